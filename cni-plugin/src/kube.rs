@@ -1,0 +1,3 @@
+//! The only door to the API server.
+
+pub mod pod;

@@ -1,0 +1,60 @@
+//! One line per decision on stderr, `key=value`, lower case. Never a secret, never a whole pod.
+//!
+//! Stderr because stdout is the CNI reply: containerd copies it to its journal when a call succeeds and drops it
+//! when one fails, so whatever a user must know of a failure is in the reply.
+
+use std::{
+    fmt,
+    io::{self, Write},
+};
+
+/// How much is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Also the steps on the way.
+    Debug,
+    /// Also one line for every decision.
+    Info,
+    /// What a person should look at.
+    Warn,
+}
+
+/// Where the lines go, from which level on.
+#[derive(Debug, Clone, Copy)]
+pub struct Log {
+    level: Level,
+}
+
+impl Log {
+    /// A log that says lines of this level and above.
+    pub fn new(level: Level) -> Self {
+        Self { level }
+    }
+
+    /// A step on the way.
+    pub fn debug(self, line: fmt::Arguments<'_>) {
+        self.say(Level::Debug, line);
+    }
+
+    /// A decision.
+    pub fn info(self, line: fmt::Arguments<'_>) {
+        self.say(Level::Info, line);
+    }
+
+    /// Something a person should look at.
+    pub fn warn(self, line: fmt::Arguments<'_>) {
+        self.say(Level::Warn, line);
+    }
+
+    fn say(self, level: Level, line: fmt::Arguments<'_>) {
+        if level >= self.level {
+            let word = match level {
+                Level::Debug => "debug",
+                Level::Info => "info",
+                Level::Warn => "warn",
+            };
+            // A runtime that has closed our stderr must not fail the call (`eprintln!` would panic).
+            let _ = writeln!(io::stderr(), "evergreen-cni level={word} {line}");
+        }
+    }
+}

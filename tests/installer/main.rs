@@ -1,0 +1,1 @@
+//! The installer from outside: a node's directories before and after.
