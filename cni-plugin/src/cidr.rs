@@ -117,7 +117,12 @@ impl fmt::Display for Cidr {
 impl CidrSet {
     /// Every entry of a list, blank ones left out (templates write them), or the first that is no subnet.
     pub fn from_entries<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidCidr> {
-        entries.into_iter().map(str::trim).filter(|e| !e.is_empty()).map(Cidr::from_str).collect()
+        entries
+            .into_iter()
+            .map(str::trim)
+            .filter(|e| !e.is_empty())
+            .map(Cidr::from_str)
+            .collect()
     }
 
     /// A comma-separated list as an annotation holds it.
@@ -183,7 +188,11 @@ impl fmt::Display for CidrSet {
 
 impl fmt::Display for InvalidCidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not a subnet; write an address and a prefix length such as 10.0.0.0/8", self.0)
+        write!(
+            f,
+            "{:?} is not a subnet; write an address and a prefix length such as 10.0.0.0/8",
+            self.0
+        )
     }
 }
 
@@ -208,20 +217,43 @@ mod tests {
         ] {
             let set = CidrSet::from_annotation(written).unwrap();
             assert_eq!(set.to_string(), kept, "from {written:?}");
-            assert_eq!(CidrSet::from_annotation(kept).unwrap(), set, "round trip of {kept:?}");
+            assert_eq!(
+                CidrSet::from_annotation(kept).unwrap(),
+                set,
+                "round trip of {kept:?}"
+            );
         }
     }
 
     #[test]
     fn neighbours_are_one_range() {
         let set = CidrSet::from_annotation("10.0.1.0/24,10.0.0.0/24,10.0.3.0/24,255.255.255.0/24").unwrap();
-        let ranges: Vec<String> = set.ranges(Family::V4).iter().map(|(a, b)| format!("{a}-{b}")).collect();
-        assert_eq!(ranges, ["10.0.0.0-10.0.1.255", "10.0.3.0-10.0.3.255", "255.255.255.0-255.255.255.255"]);
+        let ranges: Vec<String> = set
+            .ranges(Family::V4)
+            .iter()
+            .map(|(a, b)| format!("{a}-{b}"))
+            .collect();
+        assert_eq!(
+            ranges,
+            [
+                "10.0.0.0-10.0.1.255",
+                "10.0.3.0-10.0.3.255",
+                "255.255.255.0-255.255.255.255"
+            ]
+        );
     }
 
     #[test]
     fn an_entry_that_is_no_subnet_is_named() {
-        for entry in ["10.0.0.0/33", "10.0.0.0", "10.0.0/8", "fd00::/129", "10.0.0.0/", "10.0.0.0/+8", "x/8"] {
+        for entry in [
+            "10.0.0.0/33",
+            "10.0.0.0",
+            "10.0.0/8",
+            "fd00::/129",
+            "10.0.0.0/",
+            "10.0.0.0/+8",
+            "x/8",
+        ] {
             let error = CidrSet::from_annotation(entry).unwrap_err();
             assert!(error.to_string().contains(entry), "{entry:?}: {error}");
         }

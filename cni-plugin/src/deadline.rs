@@ -11,7 +11,9 @@ pub struct Deadline {
 impl Deadline {
     /// A deadline this far from now.
     pub fn after(time: Duration) -> Self {
-        Self { ends: Instant::now() + time }
+        Self {
+            ends: Instant::now() + time,
+        }
     }
 
     /// What is left; zero when it is over.

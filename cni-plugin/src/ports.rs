@@ -27,7 +27,15 @@ pub struct InvalidPort {
 // === impl Port ===
 
 impl Port {
-    /// A port known when the program is written; 0 does not compile where this is used for constants.
+    /// A port that is known when the program is written.
+    pub(crate) const fn known(number: u16) -> Self {
+        match Self::new(number) {
+            Some(port) => port,
+            None => panic!("0 is no port"),
+        }
+    }
+
+    /// None for 0.
     pub const fn new(number: u16) -> Option<Self> {
         match NonZeroU16::new(number) {
             Some(n) => Some(Self(n)),
@@ -86,7 +94,10 @@ impl PortRange {
 
 impl From<Port> for PortRange {
     fn from(port: Port) -> Self {
-        Self { first: port, last: port }
+        Self {
+            first: port,
+            last: port,
+        }
     }
 }
 
@@ -124,7 +135,12 @@ impl fmt::Display for PortRange {
 impl PortSet {
     /// Every entry of a list, blank ones left out (templates write them), or the first that is no port.
     pub fn from_entries<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidPort> {
-        entries.into_iter().map(str::trim).filter(|e| !e.is_empty()).map(PortRange::from_str).collect()
+        entries
+            .into_iter()
+            .map(str::trim)
+            .filter(|e| !e.is_empty())
+            .map(PortRange::from_str)
+            .collect()
     }
 
     /// A comma-separated list as an annotation holds it.
@@ -198,7 +214,11 @@ impl InvalidPort {
 
 impl fmt::Display for InvalidPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {}; write a port from 1 to 65535 or a range such as 1000-2000", self.entry, self.why)
+        write!(
+            f,
+            "{:?} {}; write a port from 1 to 65535 or a range such as 1000-2000",
+            self.entry, self.why
+        )
     }
 }
 
@@ -223,13 +243,19 @@ mod tests {
         ] {
             let set = PortSet::from_annotation(written).unwrap();
             assert_eq!(set.to_string(), kept, "from {written:?}");
-            assert_eq!(PortSet::from_annotation(kept).unwrap(), set, "round trip of {kept:?}");
+            assert_eq!(
+                PortSet::from_annotation(kept).unwrap(),
+                set,
+                "round trip of {kept:?}"
+            );
         }
     }
 
     #[test]
     fn an_entry_that_is_no_port_is_named() {
-        for entry in ["0", "65536", "80-", "-80", "90-80", "abc", "+80", "8 0", "0-5", "1-2-3", "９０"] {
+        for entry in [
+            "0", "65536", "80-", "-80", "90-80", "abc", "+80", "8 0", "0-5", "1-2-3", "９０",
+        ] {
             let error = PortSet::from_annotation(&format!("1,{entry}")).unwrap_err();
             assert!(error.to_string().contains(entry), "{entry:?}: {error}");
         }
@@ -238,6 +264,9 @@ mod tests {
     #[test]
     fn ten_thousand_entries_merge_into_few() {
         let list: Vec<String> = (1..=10_000).rev().map(|p| p.to_string()).collect();
-        assert_eq!(PortSet::from_annotation(&list.join(",")).unwrap().to_string(), "1-10000");
+        assert_eq!(
+            PortSet::from_annotation(&list.join(",")).unwrap().to_string(),
+            "1-10000"
+        );
     }
 }

@@ -1,1 +1,195 @@
-//! (to come)
+//! Our binaries, started as a runtime starts them: a clean environment, stdin from a pipe, stdout and stderr kept.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    thread,
+};
+
+/// One CNI call to a plugin binary.
+#[derive(Debug, Clone)]
+pub struct CniCall {
+    binary: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+    stdin: Vec<u8>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct CniReply {
+    /// 0 or 1; none when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// As text.
+    pub stdout: String,
+    /// As text.
+    pub stderr: String,
+}
+
+/// The path of a binary of this workspace, built beside the running test.
+///
+/// # Panics
+/// When it is not there: `cargo build --workspace` makes it.
+pub fn binary(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let built = test
+        .ancestors()
+        .map(|dir| dir.join(name))
+        .find(|path| path.is_file());
+    built.unwrap_or_else(|| {
+        panic!(
+            "no {name} beside {}: run `cargo build --workspace` first",
+            test.display()
+        )
+    })
+}
+
+impl CniCall {
+    /// A call of `verb` with all that the protocol requires, for a sandbox at `netns`.
+    pub fn new(binary: impl Into<PathBuf>, verb: &str, netns: impl AsRef<OsStr>) -> Self {
+        let call = Self {
+            binary: binary.into(),
+            environment: Vec::new(),
+            stdin: Vec::new(),
+        };
+        call.env("CNI_COMMAND", verb)
+            .env("CNI_CONTAINERID", "test-container")
+            .env("CNI_NETNS", netns)
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_PATH", "/opt/cni/bin")
+    }
+
+    /// A call without any variable.
+    pub fn bare(binary: impl Into<PathBuf>) -> Self {
+        Self {
+            binary: binary.into(),
+            environment: Vec::new(),
+            stdin: Vec::new(),
+        }
+    }
+
+    /// Sets a variable, replacing an earlier value.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self = self.without(name);
+        self.environment.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Takes a variable away.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.environment.retain(|(known, _)| known != name);
+        self
+    }
+
+    /// Names the pod as containerd does.
+    #[must_use]
+    pub fn pod(self, namespace: &str, name: &str) -> Self {
+        self.env("CNI_ARGS", format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name};K8S_POD_INFRA_CONTAINER_ID=test-container"))
+    }
+
+    /// The network configuration.
+    #[must_use]
+    pub fn netconf(self, netconf: &Value) -> Self {
+        self.stdin(netconf.to_string())
+    }
+
+    /// Stdin, whatever it is.
+    #[must_use]
+    pub fn stdin(mut self, stdin: impl Into<Vec<u8>>) -> Self {
+        self.stdin = stdin.into();
+        self
+    }
+
+    /// The command that this call would run, for tests that run it under something else.
+    pub fn command(&self, under: Option<&Path>) -> Command {
+        let mut command = match under {
+            Some(wrapper) => Command::new(wrapper),
+            None => Command::new(&self.binary),
+        };
+        command.env_clear().envs(self.environment.iter().cloned());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self) -> Result<CniReply> {
+        let mut child = self
+            .command(None)
+            .spawn()
+            .with_context(|| format!("starting {}", self.binary.display()))?;
+        let mut pipe = child.stdin.take().context("no pipe to stdin")?;
+        // On a thread of its own: a plugin may answer without reading, or read while it writes.
+        let output = thread::scope(|scope| {
+            scope.spawn(move || pipe.write_all(&self.stdin));
+            child.wait_with_output()
+        })?;
+        Ok(CniReply::from(output))
+    }
+
+    /// Runs it and wants success: what it printed, none when it printed nothing.
+    pub fn succeed(&self) -> Result<Option<Value>> {
+        let reply = self.run()?;
+        ensure!(
+            reply.exit_code == Some(0),
+            "expected success of {self}: {reply:?}"
+        );
+        match reply.stdout.is_empty() {
+            true => Ok(None),
+            false => Ok(Some(reply.document()?)),
+        }
+    }
+
+    /// Runs it and wants a failure: the error object, checked for its shape.
+    pub fn fail(&self) -> Result<Value> {
+        let reply = self.run()?;
+        ensure!(
+            reply.exit_code == Some(1),
+            "expected exit code 1 of {self}: {reply:?}"
+        );
+        let error = reply.document()?;
+        let shaped = error["code"].is_u64() && error["msg"].is_string() && error["cniVersion"].is_string();
+        ensure!(shaped, "not a CNI error object from {self}: {reply:?}");
+        Ok(error)
+    }
+}
+
+impl fmt::Display for CniCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.environment {
+            write!(f, "{}={:?} ", name.to_string_lossy(), value)?;
+        }
+        write!(
+            f,
+            "{} <<< {}",
+            self.binary.display(),
+            String::from_utf8_lossy(&self.stdin)
+        )
+    }
+}
+
+impl From<Output> for CniReply {
+    fn from(output: Output) -> Self {
+        Self {
+            exit_code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl CniReply {
+    /// The one JSON document on stdout.
+    pub fn document(&self) -> Result<Value> {
+        serde_json::from_str(&self.stdout)
+            .with_context(|| format!("stdout is not one JSON document: {self:?}"))
+    }
+}

@@ -1,0 +1,633 @@
+//! Stdin: the network configuration. First the envelope that every plugin of the reference library checks in the
+//! same order and words, then our own keys, each checked once; nothing validates after this module.
+
+mod field;
+
+use self::field::Fields;
+use crate::{
+    call::is_cni_identifier,
+    cidr::{CidrSet, Family},
+    kube::pod::Strings,
+    log::Level,
+    ports::{Port, PortSet},
+    reply::{VERSIONS, hand_on},
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::{borrow::Cow, fmt, net::IpAddr, path::PathBuf, time::Duration};
+
+/// Where runtimes put the pod's annotations when our conflist entry declares this capability
+/// (containerd since 1.5.0, CRI-O since 1.29.0).
+pub const POD_ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
+
+/// What the installer replaces in a template by the kubeconfig's path.
+const KUBECONFIG_PLACEHOLDER: &str = "__KUBECONFIG_FILEPATH__";
+
+/// Stdin as JSON with a valid network name, and nothing else looked at yet.
+#[derive(Debug)]
+pub struct Envelope<'a> {
+    fields: Fields<'a>,
+}
+
+/// The configuration, every value checked.
+#[derive(Debug)]
+pub struct NetConf<'a> {
+    /// The protocol version of this call, one of [`VERSIONS`].
+    pub version: &'static str,
+    /// How much goes to the log.
+    pub log_level: Level,
+    /// Where the kubeconfig is, or why nobody can know.
+    pub kubeconfig: Result<PathBuf, &'static str>,
+    /// What a pod's proxy is like when the pod does not say.
+    pub proxy: ProxyDefaults,
+    /// Destination ports redirected on the way in; empty means all.
+    pub inbound_only: PortSet,
+    /// Destination ports left alone on the way in.
+    pub skip_inbound: PortSet,
+    /// Destination ports left alone on the way out.
+    pub skip_outbound: PortSet,
+    /// Sources left alone on the way in.
+    pub skip_sources: CidrSet,
+    /// Program IPv6 for dual-stack pods too.
+    pub ipv6: bool,
+    /// Compute, log and reply, but change nothing.
+    pub simulate: bool,
+    /// Which iptables the fallback tries first.
+    pub iptables_mode: IptablesMode,
+    /// Namespaces whose pods pass before anything is read or asked.
+    pub exempt_namespaces: Vec<String>,
+    /// The runtime's annotations may decide when the API server cannot be asked.
+    pub annotations_decide: bool,
+    /// Ask the API server about pods without any mark of injection too.
+    pub always_ask: bool,
+    /// The time for the whole call.
+    pub deadline: Duration,
+    /// The pod's annotations as the runtime knows them; none when it did not hand them over.
+    pub annotations: Option<Strings>,
+    /// The previous plugin's result.
+    pub previous: Option<Previous<'a>>,
+}
+
+/// Ports and identities of the proxy from the netconf, each none when absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProxyDefaults {
+    /// `incoming-proxy-port`
+    pub inbound_port: Option<Port>,
+    /// `outgoing-proxy-port`
+    pub outbound_port: Option<Port>,
+    /// `proxy-uid`; 0, only together with a gid, means no user's connections are left alone
+    pub uid: Option<u32>,
+    /// `proxy-gid`
+    pub gid: Option<u32>,
+}
+
+/// Which binaries the fallback prefers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum IptablesMode {
+    /// `iptables-legacy-restore`
+    #[default]
+    Legacy,
+    /// `iptables-nft-restore`
+    Nft,
+    /// `iptables-restore`, whatever it is
+    Plain,
+}
+
+/// `prevResult`: the bytes, and the two things we look at.
+#[derive(Debug)]
+pub struct Previous<'a> {
+    raw: &'a RawValue,
+    has_version: bool,
+    /// The families of the addresses it reports, ascending, each once.
+    pub families: Vec<Family>,
+}
+
+/// Why stdin cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// Not the JSON that the protocol asks for.
+    Decoding(String),
+    /// No `name`.
+    MissingName,
+    /// A `name` with characters that the protocol does not allow.
+    BadName(String),
+    /// A `cniVersion` that is not spoken.
+    Version(String),
+    /// A `cniVersion` older than the command: the command.
+    VersionTooOld(&'static str),
+    /// A key with a value that cannot be used: the key as a path, and what is wrong with it.
+    Value {
+        /// Such as `linkerd.proxy-uid`.
+        key: String,
+        /// What is wrong and what would be right.
+        why: String,
+    },
+}
+
+// === impl Envelope ===
+
+impl<'a> Envelope<'a> {
+    /// Parses stdin and checks the network's name.
+    pub fn read(stdin: &'a [u8]) -> Result<Self, Error> {
+        let decoding =
+            |e: serde_json::Error| Error::Decoding(format!("error unmarshall network config: {e}"));
+        // The reference takes a bare `null` for an object without fields.
+        let fields = Fields::parse(stdin).map_err(decoding)?;
+        match fields
+            .take::<Option<Cow<'_, str>>>("name")
+            .map_err(decoding)?
+            .flatten()
+        {
+            None => Err(Error::MissingName),
+            Some(name) if name.is_empty() => Err(Error::MissingName),
+            Some(name) if !is_cni_identifier(name.as_bytes()) => Err(Error::BadName(name.into_owned())),
+            Some(_) => Ok(Self { fields }),
+        }
+    }
+
+    /// The version of ADD and DEL: one of ours, to the letter. Absent, null or empty means 0.1.0.
+    pub fn version(&self) -> Result<&'static str, Error> {
+        let asked = self.asked_version()?;
+        VERSIONS
+            .into_iter()
+            .find(|v| *v == asked)
+            .ok_or_else(|| Error::Version(asked.into_owned()))
+    }
+
+    /// The version of a command that came with `since`: compared as numbers first, as the reference does.
+    pub fn version_since(&self, since: &str, command: &'static str) -> Result<&'static str, Error> {
+        let asked = self.asked_version()?;
+        let number = |text: &str| -> Option<(u32, u32, u32)> {
+            let mut parts = text.split('.').map(|p| p.parse().ok());
+            let version = (
+                parts.next()??,
+                parts.next().unwrap_or(Some(0))?,
+                parts.next().unwrap_or(Some(0))?,
+            );
+            parts.next().is_none().then_some(version)
+        };
+        match number(&asked) {
+            None => Err(Error::Decoding(format!("failed to parse cniVersion {asked:?}"))),
+            Some(asked) if Some(asked) < number(since) => Err(Error::VersionTooOld(command)),
+            Some(_) => self.version(),
+        }
+    }
+
+    fn asked_version(&self) -> Result<Cow<'_, str>, Error> {
+        let version = self.fields.take::<Option<Cow<'_, str>>>("cniVersion");
+        let version =
+            version.map_err(|e| Error::Decoding(format!("decoding version from network config: {e}")))?;
+        Ok(version
+            .flatten()
+            .filter(|v| !v.is_empty())
+            .unwrap_or(VERSIONS[0].into()))
+    }
+}
+
+// === impl NetConf ===
+
+impl<'a> NetConf<'a> {
+    /// Checks every key of ours, and what we look at of `prevResult`.
+    pub fn check(envelope: &Envelope<'a>, version: &'static str) -> Result<Self, Error> {
+        let top = &envelope.fields;
+        let linkerd = top.block("linkerd")?;
+        let evergreen = top.block("evergreen")?;
+        evergreen.refuse_unknown(&[
+            "exempt-namespaces",
+            "on-api-failure",
+            "ask-api",
+            "deadline-seconds",
+        ])?;
+        Ok(Self {
+            version,
+            log_level: match top.value::<Cow<'_, str>>("log_level")?.as_deref() {
+                Some("debug") => Level::Debug,
+                Some("info") => Level::Info,
+                _ => Level::Warn,
+            },
+            kubeconfig: kubeconfig(&top.block("kubernetes")?)?,
+            proxy: ProxyDefaults::check(&linkerd)?,
+            inbound_only: linkerd.checked("ports-to-redirect", |ports: Vec<i64>| {
+                ports.into_iter().map(Port::from_number).collect()
+            })?,
+            skip_inbound: linkerd.checked("inbound-ports-to-ignore", port_entries)?,
+            skip_outbound: linkerd.checked("outbound-ports-to-ignore", port_entries)?,
+            skip_sources: linkerd.checked("subnets-to-ignore", |entries: Vec<Cow<'_, str>>| {
+                CidrSet::from_entries(entries.iter().map(|e| &**e))
+            })?,
+            ipv6: linkerd.value("ipv6")?.unwrap_or(false),
+            simulate: linkerd.value("simulate")?.unwrap_or(false),
+            iptables_mode: linkerd
+                .checked("iptables-mode", |word: Cow<'_, str>| IptablesMode::parse(&word))?,
+            exempt_namespaces: evergreen
+                .value("exempt-namespaces")?
+                .unwrap_or_else(|| vec!["kube-system".into(), "linkerd-cni".into()]),
+            annotations_decide: evergreen.one_of("on-api-failure", ["annotations", "fail"])? == 0,
+            always_ask: evergreen.one_of("ask-api", ["when-needed", "always"])? == 1,
+            deadline: evergreen.checked("deadline-seconds", deadline)?,
+            annotations: annotations(top),
+            previous: Previous::check(top, version)?,
+        })
+    }
+
+    /// The result of an ADD: the previous one, handed on.
+    pub fn result(&self) -> String {
+        let (raw, has_version) = self
+            .previous
+            .as_ref()
+            .map_or((None, false), |p| (Some(p.raw), p.has_version));
+        hand_on(raw, has_version, self.version)
+    }
+}
+
+fn kubeconfig(kubernetes: &Fields<'_>) -> Result<Result<PathBuf, &'static str>, Error> {
+    let path = kubernetes.value::<String>("kubeconfig")?.unwrap_or_default();
+    Ok(match &*path {
+        "" => Err("the network configuration has no kubernetes.kubeconfig: let the installer write it"),
+        KUBECONFIG_PLACEHOLDER => {
+            Err("kubernetes.kubeconfig still holds the template's placeholder: let the installer write it")
+        }
+        _ => Ok(path.into()),
+    })
+}
+
+fn port_entries(entries: Vec<Cow<'_, str>>) -> Result<PortSet, crate::ports::InvalidPort> {
+    PortSet::from_entries(entries.iter().map(|e| &**e))
+}
+
+/// Runtimes wait up to 4 minutes and hold locks meanwhile, so there is a ceiling.
+fn deadline(Seconds(seconds): Seconds) -> Result<Duration, &'static str> {
+    Some(seconds)
+        .filter(|s| (0.1..=120.0).contains(s))
+        .map(Duration::from_secs_f64)
+        .ok_or("is not in 0.1-120 seconds")
+}
+
+/// A number of seconds with the default of the key `deadline-seconds`.
+#[derive(Deserialize)]
+struct Seconds(f64);
+
+impl Default for Seconds {
+    fn default() -> Self {
+        Self(10.0)
+    }
+}
+
+/// A shape we do not know counts as "not handed over": the API server is then asked, which is always right.
+fn annotations(top: &Fields<'_>) -> Option<Strings> {
+    let runtime = top.block("runtimeConfig").ok()?;
+    runtime.value::<Strings>(POD_ANNOTATIONS).ok()?
+}
+
+// === impl ProxyDefaults ===
+
+impl ProxyDefaults {
+    fn check(linkerd: &Fields<'_>) -> Result<Self, Error> {
+        let port = |key| linkerd.checked(key, |n: Option<i64>| n.map(Port::from_number).transpose());
+        let gid = linkerd.checked("proxy-gid", |n: Option<i64>| n.map(user_or_group).transpose())?;
+        let uid = linkerd.checked("proxy-uid", |n: Option<i64>| n.map(user_or_group).transpose())?;
+        let gid = gid.filter(|gid| *gid != 0);
+        if uid == Some(0) && gid.is_none() {
+            let why = "is 0 and no proxy-gid is given: root's own connections would never be redirected";
+            return Err(Error::Value {
+                key: "linkerd.proxy-uid".into(),
+                why: why.into(),
+            });
+        }
+        Ok(Self {
+            inbound_port: port("incoming-proxy-port")?,
+            outbound_port: port("outgoing-proxy-port")?,
+            uid,
+            gid,
+        })
+    }
+}
+
+/// A user or group as the kernel numbers them; 2^32-1 is its "no such user".
+pub fn user_or_group(number: i64) -> Result<u32, String> {
+    u32::try_from(number)
+        .ok()
+        .filter(|n| *n != u32::MAX)
+        .ok_or_else(|| format!("is {number}; a user or group is a number from 0 to 4294967294"))
+}
+
+// === impl IptablesMode ===
+
+impl IptablesMode {
+    fn parse(word: &str) -> Result<Self, String> {
+        match word {
+            "" | "legacy" => Ok(Self::Legacy),
+            "nft" => Ok(Self::Nft),
+            "plain" => Ok(Self::Plain),
+            other => Err(format!("is {other:?}; write legacy, nft or plain")),
+        }
+    }
+}
+
+// === impl Previous ===
+
+impl<'a> Previous<'a> {
+    fn check(top: &Fields<'a>, version: &str) -> Result<Option<Self>, Error> {
+        let Some(raw) = top.raw("prevResult").filter(|raw| raw.get() != "null") else {
+            return Ok(None);
+        };
+        let invalid = |why: String| Error::Value {
+            key: "prevResult".into(),
+            why,
+        };
+        let shape: Shape<'_> =
+            serde_json::from_str(raw.get()).map_err(|e| invalid(format!("cannot be read: {e}")))?;
+        let its_version = shape.version.filter(|v| !v.is_empty());
+        if let Some(other) = its_version.as_deref().filter(|v| *v != version) {
+            return Err(invalid(format!(
+                "is of cniVersion {other:?}, the configuration of {version:?}"
+            )));
+        }
+        let modern = shape.ips.into_iter().flatten().filter_map(|ip| ip.address);
+        let old = [shape.ip4, shape.ip6]
+            .into_iter()
+            .flatten()
+            .filter_map(|ip| ip.ip);
+        let mut families: Vec<Family> = modern.chain(old).filter_map(|address| family(&address)).collect();
+        families.sort_unstable();
+        families.dedup();
+        Ok(Some(Self {
+            raw,
+            has_version: its_version.is_some(),
+            families,
+        }))
+    }
+}
+
+fn family(address: &str) -> Option<Family> {
+    match address.split('/').next()?.parse().ok()? {
+        IpAddr::V4(_) => Some(Family::V4),
+        IpAddr::V6(_) => Some(Family::V6),
+    }
+}
+
+/// What we look at of a result, in all shapes from 0.1.0 on.
+#[derive(Deserialize)]
+struct Shape<'a> {
+    #[serde(rename = "cniVersion", borrow, default)]
+    version: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    ips: Option<Vec<Address<'a>>>,
+    #[serde(borrow, default)]
+    ip4: Option<OldAddress<'a>>,
+    #[serde(borrow, default)]
+    ip6: Option<OldAddress<'a>>,
+}
+
+/// An entry of `ips`, from 0.3.0 on.
+#[derive(Deserialize)]
+struct Address<'a> {
+    #[serde(borrow, default)]
+    address: Option<Cow<'a, str>>,
+}
+
+/// `ip4` or `ip6` of 0.1.0 and 0.2.0.
+#[derive(Deserialize)]
+struct OldAddress<'a> {
+    #[serde(borrow, default)]
+    ip: Option<Cow<'a, str>>,
+}
+
+// === impl Error ===
+
+impl Error {
+    /// What the reference library puts into `details`.
+    pub fn details(&self) -> String {
+        match self {
+            Self::BadName(name) => name.clone(),
+            Self::Version(asked) => format!("config is {asked:?}, plugin supports [{}]", quoted_versions()),
+            _ => String::new(),
+        }
+    }
+}
+
+fn quoted_versions() -> String {
+    VERSIONS.map(|v| format!("{v:?}")).join(" ")
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decoding(text) => f.write_str(text),
+            Self::MissingName => f.write_str("missing network name"),
+            Self::BadName(_) => f.write_str("invalid characters found in network name"),
+            Self::Version(_) => f.write_str("incompatible CNI versions"),
+            Self::VersionTooOld(command) => write!(f, "config version does not allow {command}"),
+            Self::Value { key, why } => write!(f, "network configuration: {key} {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// The configuration as Linkerd's chart renders it, after the runtime has added name, version and result.
+    fn chart() -> Value {
+        json!({
+            "cniVersion": "1.0.0", "name": "linkerd-cni", "type": "linkerd-cni", "log_level": "info",
+            "capabilities": {"io.kubernetes.cri.pod-annotations": true},
+            "kubernetes": {"kubeconfig": "/etc/cni/net.d/ZZZ-linkerd-cni-kubeconfig"},
+            "linkerd": {
+                "incoming-proxy-port": 4143, "outgoing-proxy-port": 4140, "proxy-uid": 2102, "ports-to-redirect": [],
+                "inbound-ports-to-ignore": ["4191", "4190"], "outbound-ports-to-ignore": ["4567", "4568"],
+                "simulate": false, "use-wait-flag": false, "iptables-mode": "nft", "ipv6": false
+            },
+            "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.1.0.5/24"}, {"address": "fd00::5/64"}]}
+        })
+    }
+
+    fn with(path: &str, value: Value) -> String {
+        let mut conf = chart();
+        let mut at = &mut conf;
+        for key in path.split('/') {
+            at = &mut at[key];
+        }
+        *at = value;
+        conf.to_string()
+    }
+
+    fn check<T>(stdin: &str, look: impl FnOnce(&NetConf<'_>) -> T) -> Result<T, Error> {
+        let envelope = Envelope::read(stdin.as_bytes())?;
+        let version = envelope.version()?;
+        NetConf::check(&envelope, version).map(|conf| look(&conf))
+    }
+
+    #[test]
+    fn the_chart_s_configuration_is_read_whole() {
+        check(&chart().to_string(), |conf| {
+            assert_eq!(conf.version, "1.0.0");
+            assert_eq!(conf.log_level, Level::Info);
+            assert_eq!(conf.skip_inbound.to_string(), "4190-4191");
+            assert_eq!(conf.skip_outbound.to_string(), "4567-4568");
+            assert_eq!(conf.iptables_mode, IptablesMode::Nft);
+            assert_eq!(conf.proxy.uid, Some(2102));
+            assert_eq!(conf.previous.as_ref().unwrap().families, [Family::V4, Family::V6]);
+            assert_eq!(conf.exempt_namespaces, ["kube-system", "linkerd-cni"]);
+            assert_eq!(conf.deadline, Duration::from_secs(10));
+            assert!(conf.annotations.is_none() && conf.annotations_decide && !conf.always_ask);
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn absent_and_null_are_the_same() {
+        for conf in [
+            r#"{"name":"n"}"#.into(),
+            with("linkerd", Value::Null),
+            with("linkerd/ipv6", Value::Null),
+        ] {
+            check(&conf, |conf| assert!(!conf.ipv6)).unwrap();
+        }
+        check(&with("prevResult", Value::Null), |conf| {
+            assert!(conf.previous.is_none())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_used_is_named_with_its_key() {
+        for (path, value, key) in [
+            (
+                "linkerd/incoming-proxy-port",
+                json!("4143"),
+                "linkerd.incoming-proxy-port",
+            ),
+            (
+                "linkerd/incoming-proxy-port",
+                json!(0),
+                "linkerd.incoming-proxy-port",
+            ),
+            (
+                "linkerd/outgoing-proxy-port",
+                json!(65536),
+                "linkerd.outgoing-proxy-port",
+            ),
+            ("linkerd/proxy-uid", json!(0), "linkerd.proxy-uid"),
+            ("linkerd/proxy-uid", json!(-1), "linkerd.proxy-uid"),
+            ("linkerd/proxy-uid", json!(4_294_967_295_u32), "linkerd.proxy-uid"),
+            ("linkerd/proxy-gid", json!("x"), "linkerd.proxy-gid"),
+            (
+                "linkerd/ports-to-redirect",
+                json!([80, 0]),
+                "linkerd.ports-to-redirect",
+            ),
+            (
+                "linkerd/inbound-ports-to-ignore",
+                json!(["80-"]),
+                "linkerd.inbound-ports-to-ignore",
+            ),
+            (
+                "linkerd/outbound-ports-to-ignore",
+                json!([25]),
+                "linkerd.outbound-ports-to-ignore",
+            ),
+            (
+                "linkerd/subnets-to-ignore",
+                json!(["10.0.0.0/33"]),
+                "linkerd.subnets-to-ignore",
+            ),
+            (
+                "linkerd/iptables-mode",
+                json!("$IPTABLES_MODE"),
+                "linkerd.iptables-mode",
+            ),
+            ("linkerd", json!([]), "linkerd"),
+            ("evergreen", json!({"dead-line": 1}), "evergreen.dead-line"),
+            (
+                "evergreen",
+                json!({"on-api-failure": "maybe"}),
+                "evergreen.on-api-failure",
+            ),
+            (
+                "evergreen",
+                json!({"deadline-seconds": 0}),
+                "evergreen.deadline-seconds",
+            ),
+            ("kubernetes/kubeconfig", json!(7), "kubernetes.kubeconfig"),
+            ("prevResult", json!("x"), "prevResult"),
+            ("prevResult", json!({"cniVersion": "0.4.0"}), "prevResult"),
+        ] {
+            let error = check(&with(path, value.clone()), |_| ()).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(&format!("{key} ")), "{path} = {value}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_envelope_is_checked_as_the_reference_library_checks_it() {
+        for stdin in ["", "{", "[]", "\"x\"", "7", "{} x", r#"{"name":7}"#, "\u{feff}{}"] {
+            assert!(
+                matches!(check(stdin, |_| ()), Err(Error::Decoding(_))),
+                "{stdin:?}"
+            );
+        }
+        for stdin in ["null", "{}", r#"{"name":""}"#, r#"{"name":null}"#] {
+            assert_eq!(check(stdin, |_| ()), Err(Error::MissingName), "{stdin:?}");
+        }
+        assert_eq!(
+            check(r#"{"name":"a b"}"#, |_| ()),
+            Err(Error::BadName("a b".into()))
+        );
+        assert_eq!(
+            check(r#"{"name":"a","name":"b","cniVersion":"1.1.0"}"#, |conf| conf
+                .version),
+            Ok("1.1.0")
+        );
+    }
+
+    #[test]
+    fn versions_are_compared_as_the_reference_library_compares_them() {
+        let envelope = |version: Value| json!({"name": "n", "cniVersion": version}).to_string();
+        for (version, expected) in [
+            (Value::Null, "0.1.0"),
+            (json!(""), "0.1.0"),
+            (json!("0.2.0"), "0.2.0"),
+            (json!("1.1.0"), "1.1.0"),
+        ] {
+            assert_eq!(check(&envelope(version), |conf| conf.version), Ok(expected));
+        }
+        for version in ["1.0", "0.5.0", "1.2.0", "abc", "2.0.0"] {
+            assert_eq!(
+                check(&envelope(json!(version)), |_| ()),
+                Err(Error::Version(version.into()))
+            );
+        }
+        let since = |version: &str| {
+            let text = envelope(json!(version));
+            Envelope::read(text.as_bytes())
+                .unwrap()
+                .version_since("0.4.0", "CHECK")
+        };
+        assert_eq!(since("0.4.0"), Ok("0.4.0"));
+        assert_eq!(since("0.3.1"), Err(Error::VersionTooOld("CHECK")));
+        assert_eq!(since(""), Err(Error::VersionTooOld("CHECK")));
+        assert_eq!(since("0.4.1"), Err(Error::Version("0.4.1".into())));
+        assert!(matches!(since("abc"), Err(Error::Decoding(_))));
+    }
+
+    #[test]
+    fn annotations_of_an_unknown_shape_count_as_not_handed_over() {
+        for (runtime, known) in [
+            (json!({POD_ANNOTATIONS: {"a": "b"}}), true),
+            (json!({POD_ANNOTATIONS: {}}), true),
+            (json!({POD_ANNOTATIONS: null}), false),
+            (json!({POD_ANNOTATIONS: {"a": 1}}), false),
+            (json!({"bandwidth": {"IngressRate": 1}}), false),
+            (Value::Null, false),
+        ] {
+            let conf = with("runtimeConfig", runtime.clone());
+            assert_eq!(
+                check(&conf, |conf| conf.annotations.is_some()),
+                Ok(known),
+                "{runtime}"
+            );
+        }
+    }
+}
