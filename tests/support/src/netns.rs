@@ -1,1 +1,475 @@
-//! (to come)
+//! Network namespaces of a test's own: made, entered, joined by a wire, read back, and gone when dropped.
+//!
+//! Needs root. Never touches the machine's own network namespace: links are made inside the new ones. Everything
+//! here panics with the reason, since a test can only fail by it.
+
+mod sys;
+
+use std::{
+    ffi::CString,
+    fmt,
+    fs::{self, File},
+    io::{self, Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStrExt, net::UnixStream},
+    },
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Once,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// The pod's address on its wire; [`PEER_V4`] is its default gateway.
+pub const POD_V4: &str = "192.0.2.2";
+/// The other end of the wire.
+pub const PEER_V4: &str = "192.0.2.1";
+/// The pod's IPv6 address on its wire; [`PEER_V6`] is its default gateway.
+pub const POD_V6: &str = "fd77::2";
+/// The other end of the wire.
+pub const PEER_V6: &str = "fd77::1";
+/// Where `ip netns` keeps its names, so that `ip netns exec` works on ours when a person looks into a failure.
+const FOLDER: &str = "/run/netns";
+/// Long enough for a busy machine; a connection inside one kernel takes microseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A network namespace with a path, `lo` up, nothing else in it. Gone when dropped.
+#[derive(Debug)]
+pub struct Namespace {
+    path: PathBuf,
+    handle: File,
+}
+
+/// Two namespaces joined by a wire, each end called `eth0`, with IPv4 and IPv6 and a default route in the pod.
+///
+/// The peer plays the rest of the world: it owns 10/8, 172.16/12, 198.51.100/24, 203.0.113/24, 1.1.1.1,
+/// `2001:db8::/32` and `fd00::/16` beside its own address, and may connect from any of them.
+#[derive(Debug)]
+pub struct Wire {
+    /// Where the rules go.
+    pub pod: Namespace,
+    /// Everybody else.
+    pub peer: Namespace,
+}
+
+/// TCP and UDP listeners in a namespace that tell who they are and where the client wanted to go. Stops when dropped.
+#[derive(Debug)]
+pub struct Listener {
+    stop: UnixStream,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a listener said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reached {
+    /// The listener's own address and port: where the connection ended.
+    pub at: SocketAddr,
+    /// The client as the listener saw it.
+    pub from: SocketAddr,
+    /// `SO_ORIGINAL_DST`: where the client wanted to go. None where conntrack does not know the connection.
+    pub original: Option<SocketAddr>,
+}
+
+// === impl Namespace ===
+
+impl Namespace {
+    /// A new namespace with `lo` up.
+    #[allow(
+        clippy::new_without_default,
+        reason = "this makes something in the kernel; a default should not"
+    )]
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        static SWEEP: Once = Once::new();
+        fs::create_dir_all(FOLDER)
+            .unwrap_or_else(|e| panic!("cannot make {FOLDER}: {e}; these tests need root"));
+        SWEEP.call_once(sweep);
+        let name = format!(
+            "evergreen-test-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = Path::new(FOLDER).join(name);
+        File::create(&path).unwrap_or_else(|e| panic!("cannot make {}: {e}", path.display()));
+        let target = c_string(&path);
+        let made = in_thread(|| {
+            sys::unshare_net()?;
+            sys::bind_mount(c"/proc/thread-self/ns/net", &target)
+        });
+        made.unwrap_or_else(|e| panic!("cannot make a network namespace: {e}; these tests need root"));
+        let handle = File::open(&path).unwrap_or_else(|e| panic!("cannot open {}: {e}", path.display()));
+        let namespace = Self { path, handle };
+        // A listener on `[::]` then takes IPv6 only, so that one on `0.0.0.0` may have the same port.
+        namespace.sysctl("ipv6/bindv6only", "1");
+        namespace.ip("link set lo up");
+        namespace
+    }
+
+    /// Its path, as a runtime would give it in `CNI_NETNS`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the closure answers when it runs inside, on a thread of its own. Children it starts are inside too.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        in_thread(|| {
+            sys::set_net(&self.handle).unwrap_or_else(|e| panic!("cannot enter {self}: {e}"));
+            work()
+        })
+    }
+
+    /// The same as a user and group other than root: the owner of every socket the closure makes.
+    pub fn run_as<T: Send>(&self, uid: u32, gid: u32, work: impl FnOnce() -> T + Send) -> T {
+        self.run(|| {
+            sys::become_user(uid, gid).unwrap_or_else(|e| panic!("cannot become {uid}:{gid}: {e}"));
+            work()
+        })
+    }
+
+    /// What a command that must succeed prints when it runs inside.
+    pub fn command(&self, program: &str, arguments: &[&str]) -> String {
+        self.command_with_input(program, arguments, "")
+    }
+
+    /// The same with something on its stdin.
+    pub fn command_with_input(&self, program: &str, arguments: &[&str], input: &str) -> String {
+        let output = self.run(|| -> io::Result<_> {
+            let mut child = Command::new(program)
+                .args(arguments)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            // A program that fails early closes its stdin; its stderr says more than our EPIPE.
+            let _ = child
+                .stdin
+                .take()
+                .expect("stdin is piped")
+                .write_all(input.as_bytes());
+            child.wait_with_output()
+        });
+        let output = output.unwrap_or_else(|e| panic!("cannot run {program}: {e}; is it installed?"));
+        assert!(
+            output.status.success(),
+            "{program} {arguments:?} in {self}: {}\n{input}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Lines of `ip`, all in one process.
+    pub fn ip(&self, lines: &str) {
+        self.command_with_input("ip", &["-batch", "-"], lines);
+    }
+
+    /// The whole ruleset as the kernel holds it, in `nft`'s words.
+    pub fn nft_list(&self) -> String {
+        self.command("nft", &["list", "ruleset"])
+    }
+
+    /// Rules in `nft`'s words.
+    pub fn nft(&self, rules: &str) {
+        self.command_with_input("nft", &["-f", "-"], rules);
+    }
+
+    /// Sets a value below `/proc/sys/net`.
+    pub fn sysctl(&self, key: &str, value: &str) {
+        let written = self.run(|| fs::write(format!("/proc/sys/net/{key}"), value));
+        written.unwrap_or_else(|e| panic!("cannot set net/{key} to {value} in {self}: {e}"));
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        forget(&self.path);
+    }
+}
+
+/// Takes away a namespace's name; the kernel takes the namespace when nothing holds it any more.
+fn forget(path: &Path) {
+    let _ = sys::unmount(&c_string(path));
+    let _ = fs::remove_file(path);
+}
+
+/// Takes away what killed test processes left.
+fn sweep() {
+    for entry in fs::read_dir(FOLDER).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name
+            .to_str()
+            .and_then(|n| n.strip_prefix("evergreen-test-"))
+            .and_then(|n| n.split('-').next());
+        if process.is_some_and(|p| !Path::new("/proc").join(p).exists()) {
+            forget(&entry.path());
+        }
+    }
+}
+
+fn c_string(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("our own paths hold no NUL")
+}
+
+/// Runs the closure on a thread that ends with it; its panic is ours.
+fn in_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| {
+        scope
+            .spawn(work)
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+// === impl Wire ===
+
+impl Wire {
+    /// Two new namespaces, joined.
+    #[allow(
+        clippy::new_without_default,
+        reason = "this makes something in the kernel; a default should not"
+    )]
+    pub fn new() -> Self {
+        let wire = Self {
+            pod: Namespace::new(),
+            peer: Namespace::new(),
+        };
+        for namespace in [&wire.pod, &wire.peer] {
+            namespace.sysctl("ipv4/conf/all/rp_filter", "0");
+            // Duplicate address detection would hold each address back for a second.
+            namespace.sysctl("ipv6/conf/default/accept_dad", "0");
+        }
+        let peer = wire
+            .peer
+            .path
+            .file_name()
+            .and_then(|n| n.to_str())
+            .expect("we made the name");
+        wire.pod
+            .ip(&format!("link add eth0 type veth peer name eth0 netns {peer}"));
+        wire.peer.ip(&format!(
+            "address add {PEER_V4}/24 dev eth0\naddress add {PEER_V6}/64 dev eth0 nodad\nlink set eth0 up\n\
+             route add local 10.0.0.0/8 dev lo\nroute add local 172.16.0.0/12 dev lo\n\
+             route add local 198.51.100.0/24 dev lo\nroute add local 203.0.113.0/24 dev lo\n\
+             route add local 1.1.1.1/32 dev lo\nroute add local 2001:db8::/32 dev lo\n\
+             route add local fd00::/16 dev lo"
+        ));
+        wire.peer.sysctl("ipv4/ip_nonlocal_bind", "1");
+        wire.peer.sysctl("ipv6/ip_nonlocal_bind", "1");
+        wire.pod.ip(&format!(
+            "address add {POD_V4}/24 dev eth0\naddress add {POD_V6}/64 dev eth0 nodad\nlink set eth0 up\n\
+             route add default via {PEER_V4}\nroute add default via {PEER_V6}"
+        ));
+        wire
+    }
+}
+
+// === impl Listener ===
+
+impl Listener {
+    /// Listens on all the addresses, on TCP and on UDP.
+    pub fn new(namespace: &Namespace, addresses: &[SocketAddr]) -> Self {
+        let (stop, stopped) = UnixStream::pair().expect("a pair of sockets");
+        let sockets = namespace.run(|| {
+            addresses
+                .iter()
+                .map(|address| Ok((TcpListener::bind(address)?, UdpSocket::bind(address)?)))
+                .collect::<io::Result<Vec<_>>>()
+        });
+        let sockets =
+            sockets.unwrap_or_else(|e| panic!("cannot listen on {addresses:?} in {namespace}: {e}"));
+        for (tcp, udp) in &sockets {
+            // A client may be gone between poll and accept; the thread must not wait for the next one.
+            tcp.set_nonblocking(true).expect("a socket of ours");
+            udp.set_nonblocking(true).expect("a socket of ours");
+        }
+        let thread = thread::spawn(move || serve(&stopped, &sockets));
+        Self {
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.stop.write_all(b"x");
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(stopped: &UnixStream, sockets: &[(TcpListener, UdpSocket)]) {
+    let mut polled = vec![stopped.as_fd()];
+    polled.extend(sockets.iter().flat_map(|(tcp, udp)| [tcp.as_fd(), udp.as_fd()]));
+    loop {
+        let ready = sys::wait_readable(&polled).expect("poll on sockets of ours");
+        if ready[0] {
+            return;
+        }
+        for (i, (tcp, udp)) in sockets.iter().enumerate() {
+            if ready[1 + 2 * i] {
+                let _ = answer_tcp(tcp);
+            }
+            if ready[2 + 2 * i] {
+                let _ = answer_udp(udp);
+            }
+        }
+    }
+}
+
+fn answer_tcp(listener: &TcpListener) -> io::Result<()> {
+    let (mut client, from) = listener.accept()?;
+    let reached = Reached {
+        at: client.local_addr()?,
+        from,
+        original: sys::original_destination(&client).ok(),
+    };
+    client.write_all(reached.to_string().as_bytes())
+}
+
+fn answer_udp(socket: &UdpSocket) -> io::Result<()> {
+    let (_, from) = socket.recv_from(&mut [0; 16])?;
+    let reached = Reached {
+        at: socket.local_addr()?,
+        from,
+        original: None,
+    };
+    socket.send_to(reached.to_string().as_bytes(), from).map(drop)
+}
+
+// === impl Reached ===
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.at, self.from)?;
+        self.original.map_or(Ok(()), |original| write!(f, " {original}"))
+    }
+}
+
+impl Reached {
+    fn read(line: &str) -> io::Result<Self> {
+        let mut words = line.split(' ').map(str::parse);
+        match (words.next(), words.next(), words.next().transpose()) {
+            (Some(Ok(at)), Some(Ok(from)), Ok(original)) => Ok(Self { at, from, original }),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("not one of our listeners: {line:?}"),
+            )),
+        }
+    }
+}
+
+/// Connects by TCP from inside the namespace the calling thread is in, and asks who answered.
+pub fn ask_tcp(to: SocketAddr) -> io::Result<Reached> {
+    let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    stream.read_to_string(&mut line)?;
+    Reached::read(&line)
+}
+
+/// The same from an address of our choice.
+pub fn ask_tcp_from(from: IpAddr, to: SocketAddr) -> io::Result<Reached> {
+    let mut stream = sys::connect_from(from, to, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    stream.read_to_string(&mut line)?;
+    Reached::read(&line)
+}
+
+/// Sends a datagram and asks who answered.
+pub fn ask_udp(to: SocketAddr) -> io::Result<Reached> {
+    let any: IpAddr = if to.is_ipv4() {
+        [0; 4].into()
+    } else {
+        [0; 16].into()
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.send_to(b"?", to)?;
+    let mut line = [0; 200];
+    // Not `connect`: a listener on `0.0.0.0` answers from whichever of its addresses the route suggests.
+    let (length, _) = socket.recv_from(&mut line)?;
+    Reached::read(&String::from_utf8_lossy(&line[..length]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(address: &str, port: u16) -> SocketAddr {
+        (address.parse::<IpAddr>().unwrap(), port).into()
+    }
+
+    #[test]
+    fn both_ends_of_a_wire_reach_each_other_and_the_world_by_both_families() {
+        let wire = Wire::new();
+        let _peer = Listener::new(&wire.peer, &[at("0.0.0.0", 8080), at("::", 8080)]);
+        let _pod = Listener::new(&wire.pod, &[at("0.0.0.0", 8080), at("::", 8080)]);
+        for address in [
+            PEER_V4,
+            PEER_V6,
+            "203.0.113.5",
+            "2001:db8::5",
+            "1.1.1.1",
+            "fd00::1",
+        ] {
+            let reached = wire.pod.run(|| ask_tcp(at(address, 8080))).unwrap();
+            assert_eq!(reached.at, at(address, 8080));
+            let reached = wire.pod.run(|| ask_udp(at(address, 8080))).unwrap();
+            assert_eq!(reached.at.port(), 8080, "{address}");
+        }
+        for (from, to) in [
+            ("10.1.2.3", POD_V4),
+            ("172.16.0.9", POD_V4),
+            ("2001:db8::9", POD_V6),
+        ] {
+            let reached = wire
+                .peer
+                .run(|| ask_tcp_from(from.parse().unwrap(), at(to, 8080)))
+                .unwrap();
+            assert_eq!(
+                (reached.at, reached.from.ip()),
+                (at(to, 8080), from.parse::<IpAddr>().unwrap())
+            );
+        }
+    }
+
+    #[test]
+    fn a_socket_made_as_another_user_belongs_to_that_user_and_the_redirect_is_seen() {
+        let wire = Wire::new();
+        wire.pod.nft(
+            "table ip t { chain c { type nat hook output priority -100; meta skuid 2102 return; meta skgid 77 return; \
+             tcp dport 80 redirect to :4140; }; }\n",
+        );
+        let _proxy = Listener::new(&wire.pod, &[at("0.0.0.0", 4140)]);
+        let _world = Listener::new(&wire.peer, &[at("0.0.0.0", 80)]);
+        let to = at("203.0.113.5", 80);
+        for (uid, gid, port) in [(0, 0, 4140), (2102, 0, 80), (65534, 77, 80), (65534, 65534, 4140)] {
+            let reached = wire.pod.run_as(uid, gid, || ask_tcp(to)).unwrap();
+            assert_eq!(reached.at.port(), port, "uid {uid} gid {gid}");
+            assert!(port == 80 || reached.original == Some(to), "{reached:?}");
+        }
+    }
+
+    #[test]
+    fn a_dropped_namespace_leaves_no_name_behind() {
+        let namespace = Namespace::new();
+        let path = namespace.path().to_owned();
+        assert!(path.exists());
+        drop(namespace);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,188 @@
+//! The system calls the tests' namespaces need. The only unsafe code of this crate.
+#![allow(
+    unsafe_code,
+    reason = "namespaces, thread credentials and SO_ORIGINAL_DST have no safe interface in std"
+)]
+
+use std::{
+    ffi::CStr,
+    fs::File,
+    io, mem,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd},
+    time::Duration,
+};
+
+/// `SO_ORIGINAL_DST` and `IP6T_SO_ORIGINAL_DST` (linux/netfilter_ipv4.h, linux/netfilter_ipv6/ip6_tables.h).
+const ORIGINAL_DST: libc::c_int = 80;
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Puts the calling thread into a network namespace of its own.
+pub(super) fn unshare_net() -> io::Result<()> {
+    // SAFETY: takes a flag; changes only the calling thread's namespace.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
+}
+
+/// Puts the calling thread into the namespace the file stands for.
+pub(super) fn set_net(namespace: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open for as long as `namespace` is borrowed.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
+}
+
+/// Makes `target` another name of `source`.
+pub(super) fn bind_mount(source: &CStr, target: &CStr) -> io::Result<()> {
+    let none = std::ptr::null();
+    // SAFETY: both strings end in NUL; a bind mount reads neither file system type nor data.
+    check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), none, libc::MS_BIND, none.cast()) })
+}
+
+/// Takes a mount away, now for new users, later for those that still hold it.
+pub(super) fn unmount(target: &CStr) -> io::Result<()> {
+    // SAFETY: the string ends in NUL.
+    check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) })
+}
+
+/// Makes the calling thread, and no other, act as this user and group, with no further groups.
+///
+/// Raw calls, because glibc's `setresuid` changes every thread of the process.
+pub(super) fn become_user(uid: u32, gid: u32) -> io::Result<()> {
+    // SAFETY: no pointer is read for a list of length 0.
+    let groups = unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) };
+    if groups != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: takes three numbers.
+    if unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: takes three numbers.
+    if unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Waits until one of the descriptors can be read; true for each that can.
+pub(super) fn wait_readable(descriptors: &[BorrowedFd<'_>]) -> io::Result<Vec<bool>> {
+    let mut polled: Vec<libc::pollfd> = descriptors
+        .iter()
+        .map(|fd| libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    loop {
+        // SAFETY: pointer and length are those of a live vector.
+        let ready = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, -1) };
+        if ready >= 0 {
+            return Ok(polled.iter().map(|p| p.revents != 0).collect());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Where the client wanted to go, as conntrack remembers it.
+pub(super) fn original_destination(accepted: &TcpStream) -> io::Result<SocketAddr> {
+    match accepted.local_addr()? {
+        SocketAddr::V4(_) => {
+            // SAFETY: all zeros is a valid sockaddr_in.
+            let mut found: libc::sockaddr_in = unsafe { mem::zeroed() };
+            socket_option(accepted, libc::SOL_IP, &mut found)?;
+            let address = Ipv4Addr::from_bits(u32::from_be(found.sin_addr.s_addr));
+            Ok((address, u16::from_be(found.sin_port)).into())
+        }
+        SocketAddr::V6(_) => {
+            // SAFETY: all zeros is a valid sockaddr_in6.
+            let mut found: libc::sockaddr_in6 = unsafe { mem::zeroed() };
+            socket_option(accepted, libc::SOL_IPV6, &mut found)?;
+            let address = Ipv6Addr::from(found.sin6_addr.s6_addr);
+            Ok((address, u16::from_be(found.sin6_port)).into())
+        }
+    }
+}
+
+/// `T` must be a plain C structure of which every bit pattern is valid.
+fn socket_option<T>(socket: &TcpStream, level: libc::c_int, found: &mut T) -> io::Result<()> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    let found: *mut T = found;
+    // SAFETY: `found` has room for `length` bytes and outlives the call.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            ORIGINAL_DST,
+            found.cast(),
+            &raw mut length,
+        )
+    })
+}
+
+/// A connection from an address of our choice, which std has no call for.
+pub(super) fn connect_from(from: IpAddr, to: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
+    let family = if to.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    // SAFETY: takes three numbers.
+    let raw = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and ours alone.
+    let stream = unsafe { TcpStream::from_raw_fd(raw) };
+    // Linux bounds `connect` by the send timeout (socket(7)).
+    stream.set_write_timeout(Some(patience))?;
+    with_address(&(from, 0).into(), |address, length| {
+        // SAFETY: `address` points to `length` bytes that outlive the call.
+        check(unsafe { libc::bind(stream.as_raw_fd(), address, length) })
+    })?;
+    with_address(&to, |address, length| {
+        // SAFETY: `address` points to `length` bytes that outlive the call.
+        check(unsafe { libc::connect(stream.as_raw_fd(), address, length) })
+    })?;
+    Ok(stream)
+}
+
+/// Hands an address to a system call in the kernel's form.
+fn with_address<T>(
+    address: &SocketAddr,
+    call: impl FnOnce(*const libc::sockaddr, libc::socklen_t) -> T,
+) -> T {
+    match address {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: v4.ip().to_bits().to_be(),
+                },
+                sin_zero: [0; 8],
+            };
+            call((&raw const raw).cast(), size_of_val(&raw) as libc::socklen_t)
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr {
+                    s6_addr: v6.ip().octets(),
+                },
+                sin6_scope_id: v6.scope_id(),
+            };
+            call((&raw const raw).cast(), size_of_val(&raw) as libc::socklen_t)
+        }
+    }
+}
