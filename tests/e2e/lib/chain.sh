@@ -1,0 +1,54 @@
+# shellcheck shell=bash
+# A node's CNI chain run by cnitool, as a container runtime runs it: Debian's bridge with host-local, portmap, and
+# after them whatever an installer has put into the list. Needs report.sh and ground.sh.
+
+NODE=$STATE/node
+BIN_DIR=$NODE/opt/cni/bin
+NET_DIR=$NODE/etc/cni/net.d
+CHAIN=node-net
+
+# make_node: the directories of a node that has a primary CNI and nothing else.
+make_node() {
+  mkdir -p "$BIN_DIR" "$NET_DIR"
+  cp /usr/lib/cni/{bridge,host-local,portmap,loopback} "$BIN_DIR/"
+  cat >"$NET_DIR/10-node.conflist" <<END
+{
+  "cniVersion": "1.0.0",
+  "name": "$CHAIN",
+  "plugins": [
+    {"type": "bridge", "bridge": "node0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+     "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.99.77.0/24"}]],
+              "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "$STATE/ipam"}},
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}
+END
+  chmod 600 "$NET_DIR/10-node.conflist"
+}
+
+# picture: every file, link and folder below the node with mode, owner and digest: to compare before and after.
+picture() {
+  (
+    cd "$NODE" || exit
+    find . -printf '%y %m %U:%G %p %l\n' | sort -k 4
+    find . -type f -print0 | sort -z | xargs -0 sha256sum
+  )
+}
+
+# cni VERB POD: one call of the chain for POD of namespace default, whose network namespace has its name.
+# Sets `took` (milliseconds), `reply` (stdout) and `complaint` (stderr); its exit code is cnitool's.
+# The runtime's annotations are left out on purpose: the API server has to be asked, so a dead credential shows.
+# shellcheck disable=SC2034 # all three are for the caller
+cni() {
+  local verb=$1 pod=$2 begun status=0
+  begun=$(clock)
+  reply=$(CNI_PATH=$BIN_DIR NETCONFPATH=$NET_DIR \
+    CNI_ARGS="IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=$pod;K8S_POD_INFRA_CONTAINER_ID=$pod" \
+    "$TOOLS/cnitool" "$verb" "$CHAIN" "/run/netns/$pod" 2>"$STATE/run/complaint") || status=$?
+  took=$(since "$begun")
+  complaint=$(cat "$STATE/run/complaint")
+  return "$status"
+}
+
+# address_of_reply: the pod's address, from the last `reply`.
+address_of_reply() { jq -er '.ips[0].address | split("/")[0]' <<<"$reply"; }
