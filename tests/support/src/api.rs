@@ -101,6 +101,16 @@ impl Api {
 
     /// Starts a server with this certificate and this bundle of authorities for clients.
     pub fn start_with(certificate: &Pair, client_authorities: &str) -> Self {
+        Self::open(None, certificate, client_authorities)
+    }
+
+    /// Starts a server at this address, for scripts that made a place for it; on `::1` it takes a free port.
+    pub fn start_at(address: SocketAddr, certificate: &Pair, client_authorities: &str) -> Self {
+        let v6 = ([0, 0, 0, 0, 0, 0, 0, 1], 0).into();
+        Self::open(Some((address, v6)), certificate, client_authorities)
+    }
+
+    fn open(at: Option<(SocketAddr, SocketAddr)>, certificate: &Pair, client_authorities: &str) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 tls: server::tls_config(certificate, client_authorities),
@@ -116,7 +126,7 @@ impl Api {
             }),
             changed: Condvar::new(),
         });
-        let listeners = server::Listeners::open(&shared, None);
+        let listeners = server::Listeners::open(&shared, at);
         Self { shared, listeners }
     }
 
