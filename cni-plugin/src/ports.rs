@@ -81,6 +81,11 @@ impl fmt::Display for Port {
 // === impl PortRange ===
 
 impl PortRange {
+    /// The ports from `first` to `last`, or none when that ends before it starts.
+    pub fn new(first: Port, last: Port) -> Option<Self> {
+        (first <= last).then_some(Self { first, last })
+    }
+
     /// The lowest port of the range.
     pub const fn first(self) -> Port {
         self.first

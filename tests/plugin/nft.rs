@@ -1,0 +1,297 @@
+//! Rules into a real kernel and back, with `nft` as the second opinion.
+
+use crate::ruleset::{full, huge, ports, usual};
+use evergreen_cni::{
+    cidr::Family,
+    intent::Redirect,
+    nft::{self, Applied},
+    ruleset::Ruleset,
+};
+use evergreen_test_support::netns::{Listener, Namespace, PEER_V4, PEER_V6, POD_V4, POD_V6, Wire, ask_tcp};
+use std::net::{IpAddr, SocketAddr};
+
+fn apply(namespace: &Namespace, ruleset: &Ruleset) -> Applied {
+    namespace
+        .run(|| nft::apply(ruleset))
+        .unwrap_or_else(|e| panic!("{e}\n{}", namespace.nft_list()))
+}
+
+fn read(namespace: &Namespace) -> Ruleset {
+    namespace
+        .run(nft::read)
+        .unwrap_or_else(|e| panic!("{e}\n{}", namespace.nft_list()))
+}
+
+#[test]
+fn the_kernel_shows_our_rules_in_the_words_of_our_text() {
+    for redirect in [
+        usual(),
+        full(),
+        Redirect {
+            families: vec![Family::V6],
+            ..full()
+        },
+    ] {
+        let (namespace, ruleset) = (Namespace::new(), Ruleset::build(&redirect));
+        assert_eq!(apply(&namespace, &ruleset), Applied::Created);
+        let found = namespace.nft_list();
+        assert_eq!(found, ruleset.to_string(), "found:\n{found}\nwanted:\n{ruleset}");
+    }
+}
+
+#[test]
+fn nft_makes_the_same_rules_of_our_text_as_we_do() {
+    for redirect in [usual(), full(), huge()] {
+        let (ours, theirs, ruleset) = (Namespace::new(), Namespace::new(), Ruleset::build(&redirect));
+        apply(&ours, &ruleset);
+        theirs.nft(&ruleset.to_string());
+        assert!(ours.nft_list() == theirs.nft_list(), "ours:\n{}", ours.nft_list());
+        let found = read(&theirs);
+        found
+            .matches(&ruleset)
+            .unwrap_or_else(|e| panic!("what nft made: {e}"));
+        found.is_whole().unwrap_or_else(|e| panic!("what nft made: {e}"));
+    }
+}
+
+#[test]
+fn what_was_applied_is_read_back_as_it_was() {
+    for redirect in [usual(), full(), huge()] {
+        let (namespace, ruleset) = (Namespace::new(), Ruleset::build(&redirect));
+        assert_eq!(read(&namespace), Ruleset::default());
+        apply(&namespace, &ruleset);
+        let found = read(&namespace);
+        assert!(found == ruleset, "found:\n{found}\nwanted:\n{ruleset}");
+    }
+}
+
+#[test]
+fn applying_again_replaces_with_the_same() {
+    let (namespace, ruleset) = (Namespace::new(), Ruleset::build(&full()));
+    apply(&namespace, &ruleset);
+    let before = namespace.nft_list();
+    assert_eq!(apply(&namespace, &ruleset), Applied::Replaced);
+    assert_eq!(namespace.nft_list(), before);
+}
+
+#[test]
+fn a_family_that_is_not_wanted_any_more_goes_away() {
+    let namespace = Namespace::new();
+    apply(&namespace, &Ruleset::build(&full()));
+    for family in [Family::V4, Family::V6] {
+        let ruleset = Ruleset::build(&Redirect {
+            families: vec![family],
+            ..usual()
+        });
+        assert_eq!(apply(&namespace, &ruleset), Applied::Replaced);
+        assert_eq!(namespace.nft_list(), ruleset.to_string());
+    }
+}
+
+#[test]
+fn removing_takes_our_tables_and_says_whether_there_were_any() {
+    let namespace = Namespace::new();
+    assert!(!namespace.run(nft::remove).unwrap());
+    apply(&namespace, &Ruleset::build(&full()));
+    assert!(namespace.run(nft::remove).unwrap());
+    assert_eq!(namespace.nft_list(), "");
+    assert!(!namespace.run(nft::remove).unwrap());
+}
+
+#[test]
+fn tables_of_others_stay_as_they_are() {
+    let namespace = Namespace::new();
+    program_as_linkerd_cni(&namespace);
+    namespace.nft("table inet other { set s { type ipv4_addr; elements = { 1.2.3.4 }; }; chain c { ip saddr @s drop; }; }\n");
+    let others = namespace.nft_list();
+    let ruleset = Ruleset::build(&full());
+    for _ in 0..2 {
+        apply(&namespace, &ruleset);
+        assert_eq!(namespace.nft_list().replace(&ruleset.to_string(), ""), others);
+        assert_eq!(read(&namespace), ruleset);
+    }
+    assert!(namespace.run(nft::remove).unwrap());
+    assert_eq!(namespace.nft_list(), others);
+}
+
+#[test]
+fn a_batch_that_fails_changes_nothing_and_names_the_rule() {
+    let mut broken = Ruleset::build(&full());
+    // The last rule of all now looks into a set that is not there.
+    broken.tables[1].sets.pop();
+    for before in [None, Some(Ruleset::build(&usual()))] {
+        let namespace = Namespace::new();
+        if let Some(before) = &before {
+            apply(&namespace, before);
+        }
+        let list = namespace.nft_list();
+        let error = namespace.run(|| nft::apply(&broken)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "nf_tables: cannot add rule 4 of chain output in table ip6 evergreen_cni (leave alone ports to skip on the \
+             way out): No such file or directory (os error 2)"
+        );
+        assert!(!error.is_no_nf_tables());
+        assert_eq!(namespace.nft_list(), list);
+    }
+}
+
+#[test]
+fn without_the_right_to_change_the_network_the_error_says_which_right() {
+    let namespace = Namespace::new();
+    let error = namespace
+        .run_as(65534, 65534, || nft::apply(&Ruleset::build(&usual())))
+        .unwrap_err();
+    assert!(error.to_string().contains("needs CAP_NET_ADMIN"), "{error}");
+    assert!(!error.is_no_nf_tables());
+    assert_eq!(namespace.nft_list(), "");
+}
+
+#[test]
+fn a_change_by_others_is_found_and_named() {
+    let wanted = Ruleset::build(&full());
+    for (change, difference) in [
+        (
+            "flush chain ip evergreen_cni output",
+            "rule 1 of chain output in table ip evergreen_cni is missing",
+        ),
+        (
+            "flush table ip6 evergreen_cni",
+            "rule 1 of chain prerouting in table ip6 evergreen_cni is missing",
+        ),
+        (
+            "delete table ip6 evergreen_cni",
+            "table ip6 evergreen_cni is missing",
+        ),
+        (
+            "add rule ip evergreen_cni output tcp dport 1 return",
+            "rule 6 of chain output is not one of ours",
+        ),
+        (
+            "add rule ip evergreen_cni output counter",
+            "rule 6 of chain output has an expression counter of others",
+        ),
+        (
+            "insert rule ip evergreen_cni output meta l4proto udp return",
+            "rule 1 of chain output is not one of ours",
+        ),
+        (
+            "add chain ip evergreen_cni more",
+            "the chain more was not made by us",
+        ),
+        (
+            "add set ip evergreen_cni more { type ipv4_addr; }",
+            "the set more was not made by us",
+        ),
+        (
+            "add table ip evergreen_cni { flags dormant; }",
+            "it may be dormant",
+        ),
+        (
+            "add element ip evergreen_cni skip_inbound_ports { 9 }",
+            "set skip_inbound_ports of table ip evergreen_cni holds 1, 9, 22, 4190-4191, 6000, 7000, 65535; wanted 1, 22",
+        ),
+        (
+            "delete element ip6 evergreen_cni skip_sources { fe80::7 }",
+            "set skip_sources of table ip6 evergreen_cni holds 2001:db8::/33, fd00::/8; wanted 2001:db8::/33, fd00::/8, fe80::7",
+        ),
+    ] {
+        let namespace = Namespace::new();
+        apply(&namespace, &wanted);
+        namespace.nft(&format!("{change}\n"));
+        let (against_wanted, by_itself) = match namespace.run(nft::read) {
+            Ok(found) => (
+                found.matches(&wanted).unwrap_err().to_string(),
+                found.is_whole().unwrap_err().to_string(),
+            ),
+            Err(e) => (e.to_string(), e.to_string()),
+        };
+        assert!(against_wanted.contains(difference), "{change}: {against_wanted}");
+        assert!(by_itself.contains("evergreen_cni"), "{change}: {by_itself}");
+    }
+}
+
+/// The rules linkerd-cni writes with `iptables-mode: nft` and the chart's values.
+fn program_as_linkerd_cni(namespace: &Namespace) {
+    for restore in ["iptables-nft-restore", "ip6tables-nft-restore"] {
+        namespace.command_with_input(
+            restore,
+            &[],
+            "*nat\n:PROXY_INIT_OUTPUT - [0:0]\n:PROXY_INIT_REDIRECT - [0:0]\n\
+             -A PREROUTING -m comment --comment proxy-init/install-proxy-init-prerouting -j PROXY_INIT_REDIRECT\n\
+             -A OUTPUT -m comment --comment proxy-init/install-proxy-init-output -j PROXY_INIT_OUTPUT\n\
+             -A PROXY_INIT_OUTPUT -m owner --uid-owner 2102 -j RETURN\n\
+             -A PROXY_INIT_OUTPUT -o lo -j RETURN\n\
+             -A PROXY_INIT_OUTPUT -p tcp -j REDIRECT --to-ports 4140\n\
+             -A PROXY_INIT_REDIRECT -p tcp -m multiport --dports 4191,4190 -j RETURN\n\
+             -A PROXY_INIT_REDIRECT -p tcp -j REDIRECT --to-ports 4143\nCOMMIT\n",
+        );
+    }
+}
+
+fn at(address: &str, port: u16) -> SocketAddr {
+    (address.parse::<IpAddr>().expect("an address"), port).into()
+}
+
+/// Asserts that what leaves and enters the pod ends at the proxy, which can tell where it was to go.
+fn assert_redirected(wire: &Wire) {
+    let _proxy = Listener::new(
+        &wire.pod,
+        &[
+            at("0.0.0.0", 4140),
+            at("::", 4140),
+            at("0.0.0.0", 4143),
+            at("::", 4143),
+        ],
+    );
+    for (from, to, proxy_port) in [
+        (&wire.pod, at("203.0.113.5", 8080), 4140),
+        (&wire.pod, at("2001:db8::5", 8080), 4140),
+        (&wire.pod, at(PEER_V4, 443), 4140),
+        (&wire.pod, at(PEER_V6, 443), 4140),
+        (&wire.peer, at(POD_V4, 8080), 4143),
+        (&wire.peer, at(POD_V6, 8080), 4143),
+    ] {
+        let reached = from
+            .run(|| ask_tcp(to))
+            .unwrap_or_else(|e| panic!("to {to}: {e}\n{}", wire.pod.nft_list()));
+        assert_eq!(
+            (reached.at.port(), reached.original),
+            (proxy_port, Some(to)),
+            "{}",
+            wire.pod.nft_list()
+        );
+    }
+}
+
+#[test]
+fn connections_are_redirected_and_the_proxy_can_tell_where_they_were_to_go() {
+    let wire = Wire::new();
+    apply(&wire.pod, &Ruleset::build(&usual()));
+    assert_redirected(&wire);
+}
+
+#[test]
+fn beside_the_rules_of_linkerd_cni_a_connection_is_redirected_once() {
+    let wire = Wire::new();
+    program_as_linkerd_cni(&wire.pod);
+    assert_redirected(&wire);
+    apply(&wire.pod, &Ruleset::build(&usual()));
+    assert_redirected(&wire);
+    assert!(wire.pod.run(nft::remove).unwrap());
+    assert_redirected(&wire);
+}
+
+#[test]
+fn one_port_and_all_ports_are_sets_like_any_other() {
+    for list in ["1", "65535", "1-65535", "1-2,65534-65535"] {
+        let ruleset = Ruleset::build(&Redirect {
+            skip_outbound: ports(list),
+            ..usual()
+        });
+        let namespace = Namespace::new();
+        apply(&namespace, &ruleset);
+        assert_eq!(read(&namespace), ruleset, "{list}");
+        assert_eq!(namespace.nft_list(), ruleset.to_string(), "{list}");
+    }
+}
