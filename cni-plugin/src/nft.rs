@@ -108,3 +108,6 @@ fn dump(kernel: &mut Conversation, family: Family) -> Result<Dumps, Error> {
     }
     Ok(dumps)
 }
+
+#[cfg(test)]
+mod tests;

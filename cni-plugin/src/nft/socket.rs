@@ -202,7 +202,7 @@ fn refused_part(batch: &Batch<'_>, refusal: Refusal) -> Error {
 }
 
 /// What an answer says; none where the message is not an answer but data.
-fn answer(message: &Message<'_>) -> Option<Result<(), Refusal>> {
+pub(super) fn answer(message: &Message<'_>) -> Option<Result<(), Refusal>> {
     if i32::from(message.kind) != libc::NLMSG_ERROR {
         return None;
     }
