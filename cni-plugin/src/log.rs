@@ -22,13 +22,19 @@ pub enum Level {
 /// Where the lines go, from which level on.
 #[derive(Debug, Clone, Copy)]
 pub struct Log {
+    program: &'static str,
     level: Level,
 }
 
 impl Log {
     /// A log that says lines of this level and above.
     pub fn new(level: Level) -> Self {
-        Self { level }
+        Self::of("evergreen-cni", level)
+    }
+
+    /// The same for another program; its name begins each line.
+    pub fn of(program: &'static str, level: Level) -> Self {
+        Self { program, level }
     }
 
     /// A step on the way.
@@ -54,7 +60,7 @@ impl Log {
                 Level::Warn => "warn",
             };
             // A runtime that has closed our stderr must not fail the call (`eprintln!` would panic).
-            let _ = writeln!(io::stderr(), "evergreen-cni level={word} {line}");
+            let _ = writeln!(io::stderr(), "{} level={word} {line}", self.program);
         }
     }
 }

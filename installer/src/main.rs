@@ -1,2 +1,242 @@
-//! The program.
-fn main() {}
+//! Puts the mesh CNI plugin on a node, with credentials that follow every rotation, and takes it away again.
+//!
+//! `settings` (what was given) -> `config` (checked) -> `reconcile` (binary, credentials, conflist made right), again on
+//! each event of `watch`.
+
+mod atomic;
+mod binary;
+mod config;
+mod conflist;
+mod credentials;
+mod entry;
+mod host;
+mod reconcile;
+mod report;
+#[cfg(test)]
+mod scratch;
+mod settings;
+mod sys;
+mod watch;
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use evergreen_cni::log::{Level, Log};
+
+use config::{Config, OnTerm, Place};
+use reconcile::{Reconciler, Turn};
+use report::{Report, Voice};
+use settings::{Given, Setting};
+use sys::Signals;
+use watch::{Event, Watch};
+
+const PROGRAM: &str = "evergreen-install";
+
+/// How long `once` waits at most for a half-written file after its time is over.
+const HALF_WRITTEN: Duration = Duration::from_secs(2);
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Once,
+    Run,
+    Uninstall,
+}
+
+/// What the command line asks for.
+enum Asked {
+    Help(Option<Verb>),
+    Version,
+    Do(Option<Verb>, Given),
+}
+
+fn main() -> ExitCode {
+    let outcome = ask(env::args_os().skip(1)).and_then(|asked| match asked {
+        Asked::Help(verb) => print(&help(verb)),
+        Asked::Version => print(&format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))),
+        Asked::Do(verb, given) => start(verb, given.variables(|name| env::var_os(name))?),
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            Log::of(PROGRAM, Level::Warn).warn(format_args!("failed: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(verb: Option<Verb>, given: Given) -> Result<()> {
+    let log = Log::of(PROGRAM, config::level(&given)?);
+    let verb = match verb {
+        Some(verb) => verb,
+        None if config::stays(&given)? => Verb::Run,
+        None => Verb::Once,
+    };
+    if verb == Verb::Uninstall {
+        return uninstall(&Place::for_removal(&given)?, log);
+    }
+    // Before anything is touched: from here on a signal waits until a turn is over.
+    let signals = Signals::take_over().context("take the signals over")?;
+    let reconciler = Reconciler::new(Config::from_given(&given)?)?;
+    let watch = Watch::new(signals)?;
+    match verb {
+        Verb::Once => once(reconciler, watch, log),
+        _ => run(reconciler, watch, log),
+    }
+}
+
+/// Installs, waits for a network if there is none yet, and ends.
+fn once(mut reconciler: Reconciler, mut watch: Watch, log: Log) -> Result<()> {
+    let mut voice = Voice::default();
+    let until = Instant::now() + reconciler.config().wait;
+    loop {
+        watch.follow(directories(reconciler.config()));
+        let Turn { report, installed } = reconciler.turn();
+        voice.say(log, &report);
+        if installed {
+            return Ok(());
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        // A network that somebody is writing this moment is worth a moment more.
+        if left.is_zero() && (report.look_again().is_none() || until.elapsed() > HALF_WRITTEN) {
+            bail!("not installed: {}", problems(&report));
+        }
+        if watch.next(Some(report.look_again().unwrap_or(left)))? == Event::Leave {
+            bail!("asked to end before all was installed: {}", problems(&report));
+        }
+    }
+}
+
+/// Installs, keeps it right, and removes it on the way out if that is asked for.
+fn run(mut reconciler: Reconciler, mut watch: Watch, log: Log) -> Result<()> {
+    let mut voice = Voice::default();
+    loop {
+        watch.follow(directories(reconciler.config()));
+        let Turn { report, .. } = reconciler.turn();
+        voice.say(log, &report);
+        if watch.next(report.look_again())? == Event::Leave {
+            break;
+        }
+    }
+    match reconciler.config().on_term {
+        OnTerm::Keep => {
+            log.info(format_args!("leaving, and everything stays as it is"));
+            Ok(())
+        }
+        OnTerm::Auto | OnTerm::Remove => uninstall(&reconciler.config().place, log),
+    }
+}
+
+fn uninstall(place: &Place, log: Log) -> Result<()> {
+    let report = reconcile::remove(place);
+    Voice::default().say(log, &report);
+    if !report.all_well() {
+        bail!("not everything could be removed: {}", problems(&report));
+    }
+    Ok(())
+}
+
+/// Where changes matter: the node's directories and the pod's credentials.
+fn directories(config: &Config) -> impl Iterator<Item = &Path> {
+    let place = &config.place;
+    let node = [place.bin_dir.here(), place.net_dir.here(), place.own_dir.here()];
+    node.into_iter()
+        .chain(config.token_file.parent())
+        .chain(config.ca_file.parent())
+}
+
+fn problems(report: &Report) -> String {
+    let said = report
+        .problems()
+        .map(|p| format!("{}: {}", p.operation, p.text))
+        .collect::<Vec<_>>()
+        .join("; ");
+    if said.is_empty() {
+        "a network is only half written".to_owned()
+    } else {
+        said
+    }
+}
+
+fn ask(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked> {
+    use lexopt::Arg::{Long, Short, Value};
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let (mut verb, mut given) = (None, Given::default());
+    let mut help = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Short('h') | Long("help") => help = true,
+            Short('V') | Long("version") => return Ok(Asked::Version),
+            Long(flag) => match Setting::by_flag(flag) {
+                Some(setting) => given.flag(setting, parser.value()?)?,
+                None => bail!("unknown flag --{flag}; see {PROGRAM} --help"),
+            },
+            Value(word) if verb.is_none() => {
+                let known = word.to_str().and_then(Verb::from_word);
+                verb =
+                    Some(known.with_context(|| format!("unknown command {word:?}; see {PROGRAM} --help"))?);
+            }
+            other => return Err(other.unexpected()).with_context(|| format!("see {PROGRAM} --help")),
+        }
+    }
+    Ok(if help {
+        Asked::Help(verb)
+    } else {
+        Asked::Do(verb, given)
+    })
+}
+
+fn help(verb: Option<Verb>) -> String {
+    let usage = match verb {
+        None => format!(
+            "Usage: {PROGRAM} [COMMAND] [FLAGS]\n\nCommands:\n{}\nWithout a command: run, or once when SLEEP is false.\n",
+            Verb::ALL
+                .map(|v| format!("  {:<10} {}\n", v.word(), v.meaning()))
+                .concat()
+        ),
+        Some(verb) => format!("Usage: {PROGRAM} {} [FLAGS]\n\n{}\n", verb.word(), verb.meaning()),
+    };
+    format!(
+        "{usage}\nSettings, each a variable or a flag; the flag wins:\n{}",
+        settings::table()
+    )
+}
+
+fn print(text: &str) -> Result<()> {
+    io::stdout().write_all(text.as_bytes()).context("write to stdout")
+}
+
+impl Verb {
+    const ALL: [Self; 3] = [Self::Once, Self::Run, Self::Uninstall];
+
+    fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|v| v.word() == word)
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Run => "run",
+            Self::Uninstall => "uninstall",
+        }
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Once => "install, and end with exit code 0 when all is in place",
+            Self::Run => {
+                "install, keep it right while files, credentials and networks change, and clean up at the end"
+            }
+            Self::Uninstall => {
+                "remove everything that was installed, and give changed files their own bytes back"
+            }
+        }
+    }
+}

@@ -1,1 +1,13 @@
 //! The installer from outside: a node's directories before and after.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends at the first thing that is not as it should be"
+)]
+
+mod bad_input;
+mod conflists;
+mod credentials;
+mod follow;
+mod help;
+mod leave;
+mod node;

@@ -1,0 +1,342 @@
+//! The plugin on the node: the image's file, byte for byte, under the name that `type` asks for, proven to run there.
+//! Touches the runtime's plugin directory only.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::{self, Read, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use evergreen_cni::deadline::Deadline;
+
+use crate::{
+    atomic::{self, Access},
+    config::Place,
+    host::HostPath,
+    report::Report,
+    sys,
+};
+
+/// Mode of an installed file.
+const MODE: u32 = 0o755;
+/// The plugin's name in an image that does not know the `type` it will be asked for.
+const OUR_NAME: &str = "evergreen-cni";
+/// How long the plugin may take to say its version.
+const VERSION_TAKES: Duration = Duration::from_secs(5);
+
+/// A file of the image that belongs on the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// Where the image has it.
+    image: PathBuf,
+    /// Its name on the node.
+    name: OsString,
+    /// The plugin itself, not another file that came along.
+    is_plugin: bool,
+}
+
+/// The files to install, the plugin last, so that what it may need is there before it.
+pub fn wanted(place: &Place) -> Result<Vec<Wanted>> {
+    let dir = &place.image_bin_dir;
+    let setting = || {
+        format!(
+            "read the image's plugins (CONTAINER_CNI_BIN_DIR is {})",
+            dir.display()
+        )
+    };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).with_context(setting)? {
+        let path = entry.with_context(setting)?.path();
+        if fs::metadata(&path).is_ok_and(|m| m.is_file()) {
+            names.extend(path.file_name().map(OsStr::to_owned));
+        }
+    }
+    names.sort();
+    let named = |name: &str| names.iter().position(|n| n.as_os_str() == name);
+    let only = (names.len() == 1).then_some(0);
+    let Some(plugin) = named(&place.type_name).or_else(|| named(OUR_NAME)).or(only) else {
+        bail!(
+            "no plugin to install: {} holds neither {:?} (the netconf's `type`) nor {OUR_NAME:?}",
+            dir.display(),
+            place.type_name
+        );
+    };
+    let plugin = names.remove(plugin);
+    let others = names.into_iter().map(|name| Wanted {
+        image: dir.join(&name),
+        name,
+        is_plugin: false,
+    });
+    let plugin = Wanted {
+        image: dir.join(plugin),
+        name: (&place.type_name).into(),
+        is_plugin: true,
+    };
+    Ok(others.chain([plugin]).collect())
+}
+
+/// Makes the node's files the image's. True when the plugin is in place and has answered.
+pub fn make_it_so(place: &Place, wanted: &[Wanted], proven: &mut Proven, report: &mut Report) -> bool {
+    report_swept(&place.bin_dir, report);
+    let mut plugin_in_place = false;
+    for file in wanted {
+        let target = place.bin_dir.join(&file.name);
+        match file.install(&target, proven) {
+            Ok(changed) => {
+                if changed {
+                    report.changed("installed the plugin's file", &target);
+                }
+                plugin_in_place |= file.is_plugin;
+            }
+            Err(error) => report.failed("binary", &target, &error),
+        }
+    }
+    plugin_in_place
+}
+
+/// Takes the node's files away: the plugin by its name, what came along only if it is still the image's.
+pub fn take_away(place: &Place, report: &mut Report) {
+    report_swept(&place.bin_dir, report);
+    let others = wanted(place).unwrap_or_default();
+    let others = others
+        .iter()
+        .filter(|f| !f.is_plugin)
+        .map(|f| (Some(&f.image), f.name.as_os_str()));
+    for (image, name) in others.chain([(None, place.type_name.as_ref())]) {
+        let target = place.bin_dir.join(name);
+        if image.is_some_and(|image| !same_content(image, target.here()).unwrap_or(false)) {
+            continue;
+        }
+        match atomic::remove(target.here()) {
+            Ok(true) => report.changed("removed the plugin's file", &target),
+            Ok(false) => {}
+            Err(error) => report.failed("binary", &target, &error),
+        }
+    }
+}
+
+fn report_swept(dir: &HostPath, report: &mut Report) {
+    for leftover in atomic::sweep(dir.here()) {
+        report.changed(
+            "removed a leftover",
+            &dir.join(leftover.file_name().unwrap_or_default()),
+        );
+    }
+}
+
+/// The file that has last answered VERSION, so that the plugin is not run again on every turn.
+#[derive(Debug, Default)]
+pub struct Proven(Option<(u64, u64, i64, i64)>);
+
+impl Proven {
+    fn identity(path: &Path) -> Option<(u64, u64, i64, i64)> {
+        let file = fs::metadata(path).ok()?;
+        Some((file.dev(), file.ino(), file.mtime(), file.mtime_nsec()))
+    }
+
+    fn is(&self, path: &Path) -> bool {
+        self.0.is_some() && self.0 == Self::identity(path)
+    }
+}
+
+impl Wanted {
+    /// True when something was changed.
+    fn install(&self, target: &HostPath, proven: &mut Proven) -> Result<bool> {
+        let right = self.is_right(target.here())?;
+        if !right {
+            let image = File::open(&self.image).with_context(|| format!("open {}", self.image.display()))?;
+            atomic::replace_checked(target.here(), image, Access::Mode(MODE), |temporary| {
+                self.prove(temporary)
+            })?;
+        } else if self.is_plugin && !proven.is(target.here()) {
+            self.prove(target.here())?;
+        }
+        if self.is_plugin {
+            proven.0 = Proven::identity(target.here());
+        }
+        Ok(!right)
+    }
+
+    fn is_right(&self, target: &Path) -> Result<bool> {
+        let found = match fs::symlink_metadata(target) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            found => found.context("look at it")?,
+        };
+        Ok(found.is_file()
+            && found.mode() & 0o7777 == MODE
+            && found.uid() == sys::effective_uid()
+            && same_content(&self.image, target).context("compare it with the image")?)
+    }
+
+    fn prove(&self, path: &Path) -> Result<()> {
+        if self.is_plugin {
+            answers_version(path).context("the plugin does not run on this node")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Asks the plugin for the versions it speaks, as a runtime does.
+fn answers_version(plugin: &Path) -> Result<()> {
+    let mut child = start(plugin)?;
+    let answer = read_answer(&mut child);
+    // Dead or alive: it has had its time. An error here only says that it is gone already.
+    let _ = child.kill();
+    let status = child.wait().context("wait for it")?;
+    let answer = answer?;
+    let versions: Option<serde_json::Value> = serde_json::from_slice(&answer).ok();
+    let speaks = versions
+        .as_ref()
+        .and_then(|v| v.get("supportedVersions"))
+        .and_then(|v| v.as_array());
+    if speaks.is_none_or(Vec::is_empty) {
+        let shown: String = String::from_utf8_lossy(&answer).chars().take(200).collect();
+        bail!("asked for its versions, it ended with {status} and said {shown:?}");
+    }
+    Ok(())
+}
+
+fn start(plugin: &Path) -> Result<Child> {
+    let mut command = Command::new(plugin);
+    command.env_clear().env("CNI_COMMAND", "VERSION");
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    // A process that was forked elsewhere while we wrote the file may hold it open for writing until it execs.
+    for _ in 0..20 {
+        match command.spawn() {
+            Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy => {
+                thread::sleep(Duration::from_millis(10))
+            }
+            started => return started.context("run it"),
+        }
+    }
+    command.spawn().context("run it")
+}
+
+fn read_answer(child: &mut Child) -> Result<Vec<u8>> {
+    use std::os::fd::AsFd;
+    if let Some(mut stdin) = child.stdin.take() {
+        // It may answer without reading; a closed pipe is no failure.
+        let _ = stdin.write_all(br#"{"cniVersion":"1.0.0"}"#);
+    }
+    let Some(mut stdout) = child.stdout.take() else {
+        bail!("its stdout is gone")
+    };
+    let deadline = Deadline::after(VERSION_TAKES);
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        sys::wait_readable(&[stdout.as_fd()], deadline.left()).context("wait for its answer")?;
+        if deadline.is_over() {
+            bail!(
+                "asked for its versions, it did not answer within {} s",
+                VERSION_TAKES.as_secs()
+            );
+        }
+        match stdout.read(&mut buffer).context("read its answer")? {
+            0 => return Ok(answer),
+            n if answer.len() < 64 * 1024 => answer.extend_from_slice(buffer.get(..n).unwrap_or_default()),
+            _ => bail!("asked for its versions, it does not stop talking"),
+        }
+    }
+}
+
+/// Compared by content, since a node's clock and an image's layers make times meaningless.
+fn same_content(a: &Path, b: &Path) -> io::Result<bool> {
+    let (a, b) = (File::open(a)?, File::open(b)?);
+    if a.metadata()?.len() != b.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut left, mut right) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    loop {
+        let n = fill(&a, &mut left)?;
+        if n != fill(&b, &mut right)? || left.get(..n) != right.get(..n) {
+            return Ok(false);
+        }
+        if n < left.len() {
+            return Ok(true);
+        }
+    }
+}
+
+fn fill(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(room) = buffer.get_mut(filled..).filter(|r| !r.is_empty()) {
+        match file.read(room)? {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn files_are_the_same_by_content() {
+        let dir = Scratch::new();
+        let write = |name: &str, content: &[u8]| {
+            let path = dir.path().join(name);
+            fs::write(&path, content).unwrap();
+            path
+        };
+        let big = vec![7; 200_000];
+        let mut other = big.clone();
+        other[150_000] = 8;
+        let (a, b, c) = (write("a", &big), write("b", &big), write("c", &other));
+        assert!(same_content(&a, &b).unwrap());
+        assert!(!same_content(&a, &c).unwrap());
+        assert!(!same_content(&a, &write("d", b"")).unwrap());
+        assert!(same_content(&write("e", b""), &write("f", b"")).unwrap());
+    }
+
+    #[test]
+    fn the_plugin_is_the_file_named_as_type_or_as_ours_or_the_only_one() {
+        for (files, plugin) in [
+            (vec!["linkerd-cni", "evergreen-cni", "z"], "linkerd-cni"),
+            (vec!["a", "evergreen-cni"], "evergreen-cni"),
+            (vec!["a"], "a"),
+        ] {
+            let dir = Scratch::new();
+            for file in &files {
+                fs::write(dir.path().join(file), "").unwrap();
+            }
+            fs::create_dir(dir.path().join("folder")).unwrap();
+            let found = wanted(&place(dir.path())).unwrap();
+            assert_eq!(found.len(), files.len());
+            let last = found.last().unwrap();
+            assert!(last.is_plugin);
+            assert_eq!(
+                (last.image.clone(), last.name.clone()),
+                (dir.path().join(plugin), "linkerd-cni".into())
+            );
+        }
+        let dir = Scratch::new();
+        fs::write(dir.path().join("a"), "").unwrap();
+        fs::write(dir.path().join("b"), "").unwrap();
+        let error = wanted(&place(dir.path())).unwrap_err().to_string();
+        assert!(
+            error.contains("\"linkerd-cni\"") && error.contains("\"evergreen-cni\""),
+            "{error}"
+        );
+    }
+
+    fn place(image: &Path) -> Place {
+        let pairs = [("CONTAINER_CNI_BIN_DIR", image.as_os_str().to_owned())];
+        let lookup = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
+        let given = crate::settings::Given::default().variables(lookup).unwrap();
+        Place::from_given(&given, "linkerd-cni").unwrap()
+    }
+}

@@ -1,0 +1,322 @@
+//! From what was given to what is known to be right, in one step, before the node is touched.
+
+use std::{
+    fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use evergreen_cni::log::Level;
+
+use crate::{entry::Entry, host::HostPath, settings::Given};
+
+/// Where our things are on the node. Enough to take them away.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// From here the runtime runs plugins.
+    pub bin_dir: HostPath,
+    /// From here it loads networks.
+    pub net_dir: HostPath,
+    /// Ours alone, below `net_dir` because that is what is mounted: token, CA, originals. Named after `type`, so that two
+    /// releases do not meet in it; runtimes read no directory of this name.
+    pub own_dir: HostPath,
+    /// The plugin's kubeconfig.
+    pub kubeconfig: HostPath,
+    /// The plugin's file name and the `type` of its entry.
+    pub type_name: String,
+    /// Files of the image to install.
+    pub image_bin_dir: PathBuf,
+}
+
+/// What the node shall be like.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where.
+    pub place: Place,
+    /// Our object in the conflist.
+    pub entry: Entry,
+    /// Which networks get it.
+    pub networks: Networks,
+    /// The API server's address as a URL.
+    pub server: String,
+    /// The pod's projected token.
+    pub token_file: PathBuf,
+    /// The CA bundle.
+    pub ca_file: PathBuf,
+    /// How long `once` waits for a network.
+    pub wait: Duration,
+    /// What SIGTERM means.
+    pub on_term: OnTerm,
+}
+
+/// Which networks get our entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Networks {
+    /// The one the runtime uses.
+    First,
+    /// Every one that is not loopback.
+    All,
+    /// The one in this file.
+    Named(String),
+}
+
+/// What SIGTERM means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnTerm {
+    /// Remove when the installer is really going away.
+    Auto,
+    /// Remove.
+    Remove,
+    /// Leave everything as it is.
+    Keep,
+}
+
+/// The `type` of Linkerd's chart, for a removal that was given no template.
+const USUAL_TYPE: &str = "linkerd-cni";
+
+impl Place {
+    /// The directories and names, for `type_name`.
+    pub fn from_given(given: &Given, type_name: &str) -> Result<Self> {
+        let prefix = Path::new(given.value("CONTAINER_MOUNT_PREFIX"));
+        let net_dir = HostPath::new(prefix, absolute(given, "DEST_CNI_NET_DIR")?);
+        Ok(Self {
+            bin_dir: HostPath::new(prefix, absolute(given, "DEST_CNI_BIN_DIR")?),
+            own_dir: net_dir.join(format!("{type_name}.evergreen")),
+            kubeconfig: net_dir.join(kubeconfig_name(given)?),
+            net_dir,
+            type_name: type_name.to_owned(),
+            image_bin_dir: absolute(given, "CONTAINER_CNI_BIN_DIR")?.to_path_buf(),
+        })
+    }
+
+    /// For a removal: the template is read when there is one, only for its `type`.
+    pub fn for_removal(given: &Given) -> Result<Self> {
+        match template(given)? {
+            Some(text) => Self::from_given(
+                given,
+                Entry::from_template(&text, Path::new(""), None)?.type_name(),
+            ),
+            None => Self::from_given(given, USUAL_TYPE),
+        }
+    }
+}
+
+impl Config {
+    /// Everything, checked.
+    pub fn from_given(given: &Given) -> Result<Self> {
+        let Some(text) = template(given)? else {
+            bail!(
+                "no netconf template: set CNI_NETWORK_CONFIG to its JSON, or CNI_NETWORK_CONFIG_FILE to its file"
+            );
+        };
+        let token_file = absolute(given, "KUBE_TOKEN_FILE")?.to_path_buf();
+        let beside_token = |name: &str| token_file.with_file_name(name);
+        // The kubelet puts it there; where it does not, the defaults of the plugin hold.
+        let namespace = fs::read_to_string(beside_token("namespace")).ok();
+        let namespace = namespace.as_deref().map(str::trim).filter(|n| !n.is_empty());
+
+        let net_dir = absolute(given, "DEST_CNI_NET_DIR")?;
+        let entry = Entry::from_template(&text, &net_dir.join(kubeconfig_name(given)?), namespace)?;
+        let place = Place::from_given(given, entry.type_name())?;
+        Ok(Self {
+            networks: Networks::from_text(given.value("EVERGREEN_CONFLIST"))?,
+            server: server(given)?,
+            ca_file: match given.value("KUBE_CA_FILE") {
+                "" => beside_token("ca.crt"),
+                _ => absolute(given, "KUBE_CA_FILE")?.to_path_buf(),
+            },
+            wait: seconds(given, "EVERGREEN_WAIT_SECONDS")?,
+            on_term: OnTerm::from_text(given.value("EVERGREEN_ON_TERM"))?,
+            token_file,
+            place,
+            entry,
+        })
+    }
+}
+
+impl Networks {
+    fn from_text(text: &str) -> Result<Self> {
+        Ok(match text {
+            "first" => Self::First,
+            "all" => Self::All,
+            name if name.contains('/') => {
+                bail!(
+                    "EVERGREEN_CONFLIST is {name:?}: write `first`, `all` or a file's name without its directory"
+                )
+            }
+            name => Self::Named(name.to_owned()),
+        })
+    }
+}
+
+impl OnTerm {
+    fn from_text(text: &str) -> Result<Self> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "remove" => Self::Remove,
+            "keep" => Self::Keep,
+            other => bail!("EVERGREEN_ON_TERM is {other:?}: write `auto`, `remove` or `keep`"),
+        })
+    }
+}
+
+/// The log's level; linkerd-cni's words for more and less detail are taken too.
+pub fn level(given: &Given) -> Result<Level> {
+    Ok(match given.value("EVERGREEN_LOG_LEVEL") {
+        "trace" | "debug" => Level::Debug,
+        "info" => Level::Info,
+        "warn" | "warning" | "error" => Level::Warn,
+        other => bail!("the log level is {other:?}: write `debug`, `info` or `warn`"),
+    })
+}
+
+/// What SLEEP says: true for `run`, false for `once`.
+pub fn stays(given: &Given) -> Result<bool> {
+    match given.value("SLEEP") {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => bail!("SLEEP is {other:?}: write `true` or `false`"),
+    }
+}
+
+fn template(given: &Given) -> Result<Option<String>> {
+    match (
+        given.value("CNI_NETWORK_CONFIG"),
+        given.value("CNI_NETWORK_CONFIG_FILE"),
+    ) {
+        ("", "") => Ok(None),
+        ("", file) => fs::read_to_string(file)
+            .with_context(|| format!("read the netconf template that CNI_NETWORK_CONFIG_FILE names: {file}"))
+            .map(Some),
+        (text, _) => Ok(Some(text.to_owned())),
+    }
+}
+
+fn kubeconfig_name(given: &Given) -> Result<&str> {
+    match given.value("KUBECONFIG_FILE_NAME") {
+        name if name.contains('/') || name == "." || name == ".." => {
+            bail!("KUBECONFIG_FILE_NAME is {name:?}: write a file's name without its directory")
+        }
+        name if [".conf", ".conflist", ".json"].iter().any(|e| name.ends_with(e)) => {
+            bail!("KUBECONFIG_FILE_NAME is {name:?}: a runtime would load a file of this name as a network")
+        }
+        name => Ok(name),
+    }
+}
+
+fn absolute<'a>(given: &'a Given, variable: &str) -> Result<&'a Path> {
+    let path = Path::new(given.value(variable));
+    if path.is_relative() {
+        bail!(
+            "{variable} is {:?}: write an absolute path",
+            given.value(variable)
+        );
+    }
+    Ok(path)
+}
+
+fn seconds(given: &Given, variable: &str) -> Result<Duration> {
+    let text = given.value(variable);
+    let seconds = text
+        .parse()
+        .ok()
+        .with_context(|| format!("{variable} is {text:?}: write whole seconds"))?;
+    Ok(Duration::from_secs(seconds))
+}
+
+fn server(given: &Given) -> Result<String> {
+    let host = given.value("KUBERNETES_SERVICE_HOST");
+    if host.is_empty() {
+        bail!(
+            "KUBERNETES_SERVICE_HOST is not set: the kubelet sets it in every pod; outside of one, name the API server"
+        );
+    }
+    let port = given.value("KUBERNETES_SERVICE_PORT");
+    if !port.parse::<u16>().is_ok_and(|p| p != 0) {
+        bail!("KUBERNETES_SERVICE_PORT is {port:?}: write a port from 1 to 65535");
+    }
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) => Ok(format!("https://[{address}]:{port}")),
+        Ok(IpAddr::V4(address)) => Ok(format!("https://{address}:{port}")),
+        Err(_)
+            if host
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-')) =>
+        {
+            Ok(format!("https://{host}:{port}"))
+        }
+        Err(_) => bail!("KUBERNETES_SERVICE_HOST is {host:?}: write an address or a host name"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(pairs: &[(&str, &str)]) -> Given {
+        let lookup = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).into());
+        Given::default().variables(lookup).unwrap()
+    }
+
+    const ENOUGH: [(&str, &str); 2] = [
+        ("CNI_NETWORK_CONFIG", r#"{"type":"linkerd-cni"}"#),
+        ("KUBERNETES_SERVICE_HOST", "10.96.0.1"),
+    ];
+
+    #[test]
+    fn the_environment_of_linkerds_chart_is_enough() {
+        let config = Config::from_given(&given(&ENOUGH)).unwrap();
+        assert_eq!(config.server, "https://10.96.0.1:443");
+        assert_eq!(
+            config.place.kubeconfig.to_string(),
+            "/etc/cni/net.d/ZZZ-linkerd-cni-kubeconfig"
+        );
+        assert_eq!(
+            config.place.own_dir.here(),
+            Path::new("/host/etc/cni/net.d/linkerd-cni.evergreen")
+        );
+        assert_eq!(
+            config.ca_file,
+            Path::new("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
+        );
+        assert_eq!(config.networks, Networks::First);
+    }
+
+    #[test]
+    fn an_ipv6_server_is_bracketed_once() {
+        for host in ["fd00:10:96::1", "[fd00:10:96::1]"] {
+            let made = server(&given(&[("KUBERNETES_SERVICE_HOST", host)])).unwrap();
+            assert_eq!(made, "https://[fd00:10:96::1]:443");
+        }
+    }
+
+    #[test]
+    fn wrong_settings_are_refused_by_name() {
+        for (name, value) in [
+            ("CNI_NETWORK_CONFIG_FILE", "/does/not/exist"),
+            ("CNI_NETWORK_CONFIG", "{bad"),
+            ("DEST_CNI_NET_DIR", "etc/cni"),
+            ("DEST_CNI_BIN_DIR", "bin"),
+            ("KUBECONFIG_FILE_NAME", "../k"),
+            ("KUBECONFIG_FILE_NAME", "k.conf"),
+            ("KUBERNETES_SERVICE_HOST", ""),
+            ("KUBERNETES_SERVICE_HOST", "a b"),
+            ("KUBERNETES_SERVICE_PORT", "0"),
+            ("EVERGREEN_CONFLIST", "a/b"),
+            ("EVERGREEN_WAIT_SECONDS", "-1"),
+            ("EVERGREEN_ON_TERM", "maybe"),
+        ] {
+            let mut pairs: Vec<(&str, &str)> = ENOUGH.iter().copied().filter(|(n, _)| *n != name).collect();
+            if name == "CNI_NETWORK_CONFIG_FILE" {
+                pairs.retain(|(n, _)| *n != "CNI_NETWORK_CONFIG");
+            }
+            pairs.push((name, value));
+            let error = format!("{:#}", Config::from_given(&given(&pairs)).unwrap_err());
+            let names_it = error.contains(name) || error.contains("netconf template");
+            assert!(names_it, "{name}={value}: {error}");
+        }
+    }
+}

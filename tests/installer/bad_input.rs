@@ -1,0 +1,259 @@
+//! Whatever the installer is given: our own configuration fails before the node is touched, a neighbour's trouble never
+//! stops the rest.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use crate::node::{CALICO, Node};
+
+#[test]
+fn d26_a_wrong_configuration_fails_before_the_node_is_touched() {
+    for (name, value, words) in [
+        (
+            "CNI_NETWORK_CONFIG",
+            "{bad",
+            &["netconf template", "not JSON"][..],
+        ),
+        (
+            "CNI_NETWORK_CONFIG",
+            "",
+            &["CNI_NETWORK_CONFIG", "CNI_NETWORK_CONFIG_FILE"],
+        ),
+        ("CNI_NETWORK_CONFIG", "{}", &["no `type`"]),
+        (
+            "CNI_NETWORK_CONFIG",
+            r#"{"type":"../../sbin/init"}"#,
+            &["plain file name"],
+        ),
+        (
+            "KUBERNETES_SERVICE_HOST",
+            "",
+            &["KUBERNETES_SERVICE_HOST", "kubelet"],
+        ),
+        ("KUBERNETES_SERVICE_PORT", "https", &["KUBERNETES_SERVICE_PORT"]),
+        ("DEST_CNI_NET_DIR", "net.d", &["DEST_CNI_NET_DIR", "absolute"]),
+        (
+            "CONTAINER_CNI_BIN_DIR",
+            "/does/not/exist",
+            &["CONTAINER_CNI_BIN_DIR", "/does/not/exist"],
+        ),
+        ("SLEEP", "perhaps", &["SLEEP", "perhaps"]),
+    ] {
+        let node = Node::new()
+            .with_network("10-calico.conflist", CALICO)
+            .with(name, value);
+        let before = node.snapshot();
+        for command in [&["once"][..], &["run"], &[]] {
+            if name == "SLEEP" && !command.is_empty() {
+                continue;
+            }
+            node.fail(command, words);
+            assert_eq!(node.snapshot(), before, "{name}={value:?} {command:?}");
+        }
+    }
+}
+
+#[test]
+fn the_template_may_be_a_file_and_the_variable_wins() {
+    let file_only = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .without("CNI_NETWORK_CONFIG");
+    fs::write(file_only.path("netconf"), r#"{"type":"linkerd-cni"}"#).unwrap();
+    let path = file_only.path("netconf");
+    file_only.succeed(&["once", "--cni-network-config-file", path.to_str().unwrap()]);
+    assert!(file_only.has_entry("10-calico.conflist"));
+
+    let both = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with("CNI_NETWORK_CONFIG_FILE", "/does/not/exist");
+    both.succeed(&["once"]);
+    assert!(both.has_entry("10-calico.conflist"));
+}
+
+#[test]
+fn once_on_an_empty_directory_says_what_it_waits_for() {
+    let node = Node::new();
+    node.fail(&["once"], &["/etc/cni/net.d", "no network yet"]);
+    // The rest is there already: the next try has less to do.
+    assert!(node.bin("linkerd-cni").exists());
+    let waits = Node::new().with("EVERGREEN_WAIT_SECONDS", "20");
+    let mut child = waits.command(&["once"]).spawn().unwrap();
+    fs::write(waits.net("10-calico.conflist"), CALICO).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(waits.has_entry("10-calico.conflist"));
+}
+
+#[test]
+fn sleep_false_installs_once_and_ends() {
+    let node = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with("SLEEP", "false");
+    node.succeed(&[]);
+    assert!(node.has_entry("10-calico.conflist"));
+}
+
+#[test]
+fn directories_that_are_missing_or_files_are_named_with_what_to_do() {
+    for name in ["DEST_CNI_NET_DIR", "DEST_CNI_BIN_DIR"] {
+        let missing = Node::new().with(name, "/var/lib/nowhere");
+        missing.fail(&["once"], &["/var/lib/nowhere", "not there", "mounted"]);
+        let file = Node::new().with(name, "/etc/a-file");
+        fs::write(file.path("host/etc/a-file"), "").unwrap();
+        file.fail(&["once"], &["/etc/a-file", "is a file"]);
+    }
+}
+
+#[test]
+fn a_linked_net_dir_is_used() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    std::os::unix::fs::symlink("cni/net.d", node.path("host/etc/link")).unwrap();
+    node.succeed(&["once", "--dest-cni-net-dir", "/etc/link"]);
+    assert!(node.has_entry("10-calico.conflist"));
+}
+
+#[test]
+fn d1_d2_invalid_neighbours_are_named_and_do_not_keep_us_from_the_good_one() {
+    for (name, content) in [
+        ("00-empty.conf", &b""[..]),
+        ("01-half.conflist", b"{\"name\":"),
+        ("02-other.conf", b"{\"foo\":1}"),
+        ("03-ini.conf", b"[main]\nplugins=keyfile"),
+        ("04-list.conf", CALICO.as_bytes()),
+        (
+            "05-bom.conflist",
+            b"\xef\xbb\xbf{\"name\":\"n\",\"plugins\":[{\"type\":\"a\"}]}",
+        ),
+        ("99-late.conf", b""),
+    ] {
+        let node = Node::new()
+            .with_network("20-calico.conflist", CALICO)
+            .with_network(name, content);
+        settle(&node, name);
+        let log = node.succeed(&["once"]);
+        assert!(node.has_entry("20-calico.conflist"), "{name}: {log}");
+        assert_eq!(fs::read(node.net(name)).unwrap(), content, "{name}");
+        assert!(log.contains(name), "{name} is not named in\n{log}");
+        node.succeed(&["uninstall"]);
+        assert_eq!(
+            fs::read_to_string(node.net("20-calico.conflist")).unwrap(),
+            CALICO
+        );
+    }
+}
+
+/// Makes a file as old as one that nobody is writing any more.
+fn settle(node: &Node, name: &str) {
+    let an_hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    fs::File::options()
+        .append(true)
+        .open(node.net(name))
+        .unwrap()
+        .set_modified(an_hour_ago)
+        .unwrap();
+}
+
+#[test]
+fn unusual_neighbours_that_a_runtime_accepts_get_our_entry_and_keep_their_bytes() {
+    let big = format!(
+        r#"{{"name":"n","note":"{}","plugins":[{{"type":"a"}}]}}"#,
+        "x".repeat(10 << 20)
+    );
+    let cases: [(&str, &[u8]); 4] = [
+        (
+            "not-utf8.conflist",
+            b"{\"name\":\"n\",\"note\":\"\xff\xfe\",\"plugins\":[{\"type\":\"a\"}]}",
+        ),
+        (
+            "twice.conflist",
+            br#"{"name":"n","plugins":[],"plugins":[{"type":"b","type":"a"}]}"#,
+        ),
+        ("big.conflist", big.as_bytes()),
+        (".hidden.conflist", CALICO.as_bytes()),
+    ];
+    for (name, content) in cases {
+        let node = Node::new().with_network(name, content);
+        node.succeed(&["once"]);
+        let with = fs::read(node.net(name)).unwrap();
+        assert!(String::from_utf8_lossy(&with).contains("linkerd-cni"), "{name}");
+        node.succeed(&["uninstall"]);
+        assert!(
+            fs::read(node.net(name)).unwrap() == content,
+            "{name} is not as it was"
+        );
+    }
+}
+
+#[test]
+fn a_neighbour_that_is_a_link_is_followed_within_the_directory_only() {
+    let node = Node::new().with_network("real", CALICO);
+    std::os::unix::fs::symlink("real", node.net("10-link.conflist")).unwrap();
+    node.succeed(&["once"]);
+    assert!(node.net("10-link.conflist").is_symlink() && node.has_entry("10-link.conflist"));
+    node.succeed(&["uninstall"]);
+    assert_eq!(fs::read_to_string(node.net("real")).unwrap(), CALICO);
+
+    let outside = Node::new();
+    fs::write(outside.path("elsewhere"), CALICO).unwrap();
+    std::os::unix::fs::symlink(outside.path("elsewhere"), outside.net("10-link.conflist")).unwrap();
+    outside.fail(&["once"], &["10-link.conflist", "outside of the directory"]);
+    assert_eq!(fs::read_to_string(outside.path("elsewhere")).unwrap(), CALICO);
+}
+
+#[test]
+fn a_plugin_that_does_not_run_is_never_named_in_a_conflist_nor_replaces_a_good_one() {
+    for (content, words) in [
+        (
+            &b"#!/bin/sh\nexit 3\n"[..],
+            &["does not run on this node", "exit status: 3"][..],
+        ),
+        (b"\x7fELF not really", &["does not run on this node"]),
+        (
+            b"#!/bin/sh\necho hello\n",
+            &["does not run on this node", "hello"],
+        ),
+    ] {
+        let node = Node::new().with_network("10-calico.conflist", CALICO);
+        node.image_file("evergreen-cni", content);
+        fs::write(node.bin("linkerd-cni"), "the good one").unwrap();
+        node.fail(&["once"], words);
+        assert_eq!(
+            fs::read_to_string(node.net("10-calico.conflist")).unwrap(),
+            CALICO
+        );
+        assert_eq!(
+            fs::read_to_string(node.bin("linkerd-cni")).unwrap(),
+            "the good one"
+        );
+    }
+}
+
+#[test]
+fn every_file_of_the_image_is_installed() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.image_file("helper", b"#!/bin/sh\n");
+    let before = node.snapshot();
+    node.succeed(&["once"]);
+    assert_eq!(fs::read(node.bin("helper")).unwrap(), b"#!/bin/sh\n");
+    assert_eq!(
+        fs::metadata(node.bin("helper")).unwrap().permissions().mode() & 0o7777,
+        0o755
+    );
+    assert!(node.bin("linkerd-cni").exists() && !node.bin("evergreen-cni").exists());
+    node.succeed(&["uninstall"]);
+    assert_eq!(node.snapshot(), before);
+}
+
+#[test]
+fn a13_old_templates_are_taken_and_never_put_a_token_into_a_conflist() {
+    let template = r#"{"name":"linkerd-cni","type":"linkerd-cni","log_level":"info",
+        "policy":{"type":"k8s","k8s_api_root":"https://__KUBERNETES_SERVICE_HOST__:__KUBERNETES_SERVICE_PORT__",
+                  "k8s_auth_token":"__SERVICEACCOUNT_TOKEN__"},
+        "kubernetes":{"kubeconfig":"__KUBECONFIG_FILEPATH__"},"linkerd":{"iptables-mode":"$IPTABLES_MODE"}}"#;
+    let node = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with("CNI_NETWORK_CONFIG", template);
+    node.succeed(&["once"]);
+    let text = fs::read_to_string(node.net("10-calico.conflist")).unwrap();
+    for word in ["token-1", "__", "IPTABLES"] {
+        assert!(!text.contains(word), "{word} in {text}");
+    }
+}

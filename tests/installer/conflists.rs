@@ -1,0 +1,214 @@
+//! Conflists of real neighbours, before and after, as files; and which file is ours to change.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::node::{CALICO, Node, entry, mode};
+
+/// `NAME` as the neighbour writes it, `NAME.with` as it is with our entry in it (under `after` when the name changes).
+fn fixture(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/fixtures/conflists")
+        .join(name);
+    fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Installs over a neighbour's file, compares with the file that is expected, and removes again.
+fn before_and_after(before: &str, after: &str) {
+    let node = Node::new().with_network(before, fixture(before));
+    let empty = node.snapshot();
+    node.succeed(&["once"]);
+    let text = fs::read(node.net(after)).unwrap();
+    // For a change that is wanted: EVERGREEN_WRITE_FIXTURES=1 writes what is, to be read before it is committed.
+    if std::env::var_os("EVERGREEN_WRITE_FIXTURES").is_some() {
+        let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/conflists");
+        fs::write(dir.join(format!("{after}.with")), &text).unwrap();
+    }
+    let shown = String::from_utf8_lossy(&text);
+    assert_eq!(
+        shown,
+        String::from_utf8_lossy(&fixture(&format!("{after}.with"))),
+        "{before}"
+    );
+    let value: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(value["plugins"].as_array().unwrap().last().unwrap(), &entry());
+    assert!(
+        before == after || !node.net(before).exists(),
+        "both files are there: {before}, {after}"
+    );
+    node.succeed(&["uninstall"]);
+    assert_eq!(
+        node.snapshot(),
+        empty,
+        "{before} is not byte for byte as it was\n{}",
+        node.show()
+    );
+}
+
+#[test]
+fn calico() {
+    before_and_after("10-calico.conflist", "10-calico.conflist");
+}
+
+#[test]
+fn cilium() {
+    before_and_after("05-cilium.conflist", "05-cilium.conflist");
+}
+
+#[test]
+fn flannel() {
+    before_and_after("10-flannel.conflist", "10-flannel.conflist");
+}
+
+#[test]
+fn d10_a_single_plugin_becomes_a_list_with_its_name_and_version_and_comes_back() {
+    before_and_after("10-kuberouter.conf", "10-kuberouter.conflist");
+    let node = Node::new().with_network("10-kuberouter.conf", fixture("10-kuberouter.conf"));
+    fs::set_permissions(node.net("10-kuberouter.conf"), fs::Permissions::from_mode(0o640)).unwrap();
+    let before = node.snapshot();
+    node.succeed(&["once"]);
+    let list: Value = serde_json::from_slice(&fs::read(node.net("10-kuberouter.conflist")).unwrap()).unwrap();
+    assert_eq!(
+        (&list["name"], &list["cniVersion"]),
+        (&json!("mynet"), &json!("1.0.0"))
+    );
+    assert_eq!(mode(&node.net("10-kuberouter.conflist")), 0o640);
+    node.succeed(&["uninstall"]);
+    assert_eq!(node.snapshot(), before);
+}
+
+#[test]
+fn b6_of_a_single_file_beside_a_list_of_the_same_name_one_is_in_use_and_both_come_back() {
+    let single = r#"{"name":"cilium","type":"cilium-cni"}"#;
+    let node = Node::new()
+        .with_network("05-cilium.conf", single)
+        .with_network("05-cilium.conflist", CALICO);
+    let before = node.snapshot();
+    node.succeed(&["once"]);
+    let mut names: Vec<_> = fs::read_dir(node.net(""))
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
+    names.retain(|n| n.to_string_lossy().contains("cilium.conf"));
+    names.sort();
+    // In the order of the runtime, what was first is first.
+    assert_eq!(names, ["05-cilium.conf.conflist", "05-cilium.conflist"]);
+    assert!(node.has_entry("05-cilium.conf.conflist") && !node.has_entry("05-cilium.conflist"));
+    node.succeed(&["uninstall"]);
+    assert_eq!(node.snapshot(), before);
+}
+
+#[test]
+fn b14_a_single_file_that_comes_back_is_merged_again() {
+    let old = r#"{"cniVersion":"0.3.1","name":"kubernetes","type":"bridge"}"#;
+    let new = r#"{"cniVersion":"0.4.0","name":"kubernetes","type":"bridge","mtu":1400}"#;
+    let node = Node::new().with_network("10-kuberouter.conf", old);
+    let mut installer = node.start_and_wait_for("10-kuberouter.conflist");
+    installer.until(&node, "the single file is gone", || {
+        !node.net("10-kuberouter.conf").exists()
+    });
+    fs::write(node.net("10-kuberouter.conf"), new).unwrap();
+    installer.until(&node, "the new one is in the list", || {
+        let text = fs::read_to_string(node.net("10-kuberouter.conflist")).unwrap();
+        text.contains("1400") && !node.net("10-kuberouter.conf").exists()
+    });
+    drop(installer);
+    node.succeed(&["uninstall"]);
+    assert_eq!(fs::read_to_string(node.net("10-kuberouter.conf")).unwrap(), new);
+    assert!(!node.net("10-kuberouter.conflist").exists());
+}
+
+#[test]
+fn d5_mode_and_owner_of_a_conflist_are_kept() {
+    let node = Node::new().with_network("05-cilium.conflist", CALICO);
+    let path = node.net("05-cilium.conflist");
+    for permissions in [0o600, 0o640, 0o644] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(permissions)).unwrap();
+        std::os::unix::fs::chown(&path, Some(12), Some(34))
+            .expect("run as root: a file's owner must be changed");
+        for command in ["once", "uninstall"] {
+            node.succeed(&[command]);
+            let found = fs::metadata(&path).unwrap();
+            use std::os::unix::fs::MetadataExt;
+            assert_eq!(
+                (mode(&path), found.uid(), found.gid()),
+                (permissions, 12, 34),
+                "{command}"
+            );
+        }
+    }
+}
+
+#[test]
+fn d12_only_the_network_that_the_runtime_uses_gets_our_entry() {
+    let loopback = r#"{"cniVersion":"0.3.1","name":"lo","type":"loopback"}"#;
+    let node = Node::new()
+        .with_network("00-loopback.conf", loopback)
+        .with_network("10-calico.conflist", CALICO)
+        .with_network("87-podman-bridge.conflist", CALICO);
+    node.succeed(&["once"]);
+    assert!(node.has_entry("10-calico.conflist"));
+    assert_eq!(
+        fs::read_to_string(node.net("00-loopback.conf")).unwrap(),
+        loopback
+    );
+    assert_eq!(
+        fs::read_to_string(node.net("87-podman-bridge.conflist")).unwrap(),
+        CALICO
+    );
+
+    // A network that comes before it takes its place; the entry moves.
+    fs::write(node.net("05-other.conflist"), CALICO).unwrap();
+    node.succeed(&["once"]);
+    assert!(node.has_entry("05-other.conflist"));
+    assert_eq!(
+        fs::read_to_string(node.net("10-calico.conflist")).unwrap(),
+        CALICO
+    );
+}
+
+#[test]
+fn a_network_may_be_named_or_all_may_get_our_entry() {
+    let node = Node::new()
+        .with_network("10-a.conflist", CALICO)
+        .with_network("20-b.conflist", CALICO);
+    node.succeed(&["once", "--conflist", "20-b.conflist"]);
+    assert!(!node.has_entry("10-a.conflist") && node.has_entry("20-b.conflist"));
+    node.succeed(&["once", "--conflist", "all"]);
+    assert!(node.has_entry("10-a.conflist") && node.has_entry("20-b.conflist"));
+    node.fail(
+        &["once", "--conflist", "30-c.conflist"],
+        &["30-c.conflist", "waiting for it"],
+    );
+}
+
+#[test]
+fn a4_a_stale_entry_of_an_old_release_is_made_right() {
+    let stale = r#"{"name":"cilium","plugins":[{"type":"cilium-cni"},{"type":"linkerd-cni","policy":{"k8s_auth_token":"dead"}}]}"#;
+    let node = Node::new()
+        .with_network("05-cilium.conflist", stale)
+        .with_network("ZZZ-linkerd-cni-kubeconfig", "dead");
+    node.succeed(&["once"]);
+    let text = fs::read_to_string(node.net("05-cilium.conflist")).unwrap();
+    assert!(
+        node.has_entry("05-cilium.conflist") && !text.contains("dead"),
+        "{text}"
+    );
+    assert!(
+        !fs::read_to_string(node.net("ZZZ-linkerd-cni-kubeconfig"))
+            .unwrap()
+            .contains("dead")
+    );
+    // A network that held nothing but a dead entry breaks a node: it goes.
+    let alone = r#"{"name":"linkerd-cni","type":"linkerd-cni"}"#;
+    let node = Node::new()
+        .with_network("01-linkerd-cni.conf", alone)
+        .with_network("10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    assert!(
+        node.has_entry("10-calico.conflist") && !node.net("01-linkerd-cni.conf").exists(),
+        "{}",
+        node.show()
+    );
+}

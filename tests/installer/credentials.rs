@@ -1,0 +1,98 @@
+//! Token, CA and kubeconfig on the node.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use serde_json::Value;
+
+use crate::node::{CA, CALICO, Node, mode};
+
+#[test]
+fn the_kubeconfig_is_static_and_names_files_by_the_nodes_own_paths() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    let kubeconfig: Value =
+        serde_json::from_slice(&fs::read(node.net("ZZZ-linkerd-cni-kubeconfig")).unwrap()).unwrap();
+    assert_eq!(kubeconfig["current-context"], "linkerd-cni-context");
+    assert_eq!(kubeconfig["contexts"][0]["context"]["cluster"], "local");
+    assert_eq!(kubeconfig["contexts"][0]["context"]["user"], "linkerd-cni");
+    assert_eq!(
+        kubeconfig["clusters"][0]["cluster"]["server"],
+        "https://10.96.0.1:443"
+    );
+    let ca = kubeconfig["clusters"][0]["cluster"]["certificate-authority"]
+        .as_str()
+        .unwrap();
+    let token = kubeconfig["users"][0]["user"]["tokenFile"].as_str().unwrap();
+    assert!(
+        ca.starts_with("/etc/cni/net.d/") && token.starts_with("/etc/cni/net.d/"),
+        "{kubeconfig:#}"
+    );
+    let here = |host: &str| node.path("host").join(host.trim_start_matches('/'));
+    assert_eq!(fs::read_to_string(here(token)).unwrap(), "token-1");
+    assert_eq!(fs::read_to_string(here(ca)).unwrap(), CA);
+    assert!(!kubeconfig.to_string().contains("token-1"));
+}
+
+#[test]
+fn d4_secrets_are_readable_by_root_alone() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let kubeconfig = node.net("ZZZ-linkerd-cni-kubeconfig");
+    fs::write(&kubeconfig, "old").unwrap();
+    fs::set_permissions(&kubeconfig, fs::Permissions::from_mode(0o644)).unwrap();
+    node.succeed(&["once"]);
+    assert_eq!(mode(&kubeconfig), 0o600);
+    assert_eq!(mode(&node.net("linkerd-cni.evergreen")), 0o700);
+    for file in ["token", "ca.crt"] {
+        assert_eq!(
+            mode(&node.net("linkerd-cni.evergreen").join(file)),
+            0o600,
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn d6_an_ipv6_api_server_is_bracketed() {
+    let node = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with("KUBERNETES_SERVICE_HOST", "fd00:10:96::1");
+    node.succeed(&["once"]);
+    let text = fs::read_to_string(node.net("ZZZ-linkerd-cni-kubeconfig")).unwrap();
+    assert!(text.contains("\"https://[fd00:10:96::1]:443\""), "{text}");
+}
+
+#[test]
+fn a_token_with_a_newline_is_written_without() {
+    let mut node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.rotate("token-2\n", CA);
+    node.succeed(&["once"]);
+    assert_eq!(
+        fs::read(node.net("linkerd-cni.evergreen/token")).unwrap(),
+        b"token-2"
+    );
+}
+
+#[test]
+fn d20_no_conflist_is_touched_before_the_credentials_are_there() {
+    let mut node = Node::new();
+    for name in ["10-calico.conflist", "20-b.conflist", "30-c.conflist"] {
+        fs::write(node.net(name), CALICO).unwrap();
+    }
+    node.rotate("token-1", "");
+    node.fail(&["once"], &["no certificate in the CA bundle"]);
+    for name in ["10-calico.conflist", "20-b.conflist", "30-c.conflist"] {
+        assert_eq!(fs::read_to_string(node.net(name)).unwrap(), CALICO);
+    }
+}
+
+#[test]
+fn a_ca_file_of_its_own_may_be_named() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    fs::write(node.path("other.crt"), format!("{CA}{CA}")).unwrap();
+    let other = node.path("other.crt");
+    node.succeed(&["once", "--kube-ca-file", other.to_str().unwrap()]);
+    assert_eq!(
+        fs::read_to_string(node.net("linkerd-cni.evergreen/ca.crt")).unwrap(),
+        format!("{CA}{CA}")
+    );
+}

@@ -1,0 +1,206 @@
+//! The installer while things change under it.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::node::{CA, CALICO, Node, mode};
+
+#[test]
+fn a1_a_rotated_token_reaches_the_node_in_under_100_ms() {
+    let mut node = Node::new().with_network("10-calico.conflist", CALICO);
+    let mut installer = node.start_and_wait_for("10-calico.conflist");
+    let token = node.net("linkerd-cni.evergreen/token");
+    for n in 2..12 {
+        let wanted = format!("token-{n}");
+        node.rotate(&wanted, CA);
+        let took = installer.until(&node, "the new token is there", || {
+            fs::read_to_string(&token).unwrap() == wanted
+        });
+        assert!(
+            took < Duration::from_millis(100),
+            "token {n} took {took:?}\n{}",
+            installer.log()
+        );
+        assert_eq!(mode(&token), 0o600);
+    }
+}
+
+#[test]
+fn a_changed_ca_reaches_the_node_in_under_100_ms() {
+    let mut node = Node::new().with_network("10-calico.conflist", CALICO);
+    let mut installer = node.start_and_wait_for("10-calico.conflist");
+    let both = format!("{CA}{CA}");
+    node.rotate("token-1", &both);
+    let ca = node.net("linkerd-cni.evergreen/ca.crt");
+    let took = installer.until(&node, "the new CA is there", || {
+        fs::read_to_string(&ca).unwrap() == both
+    });
+    assert!(took < Duration::from_millis(100), "{took:?}");
+}
+
+#[test]
+fn b3_a_rewritten_conflist_gets_our_entry_back_in_under_100_ms() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let mut installer = node.start_and_wait_for("10-calico.conflist");
+    for _ in 0..3 {
+        fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
+        let took = installer.until(&node, "our entry is back", || {
+            node.has_entry("10-calico.conflist")
+        });
+        assert!(took < Duration::from_millis(100), "{took:?}\n{}", installer.log());
+    }
+}
+
+#[test]
+fn b5_a_conflist_that_is_moved_into_place_is_noticed() {
+    let node = Node::new();
+    let mut installer = node.start();
+    for (from, to) in [
+        ("host/10-aws", "10-aws.conflist"),
+        ("host/etc/cni/net.d/10-aws.conflist.tmp", "10-aws.conflist"),
+    ] {
+        fs::write(node.path(from), CALICO).unwrap();
+        fs::rename(node.path(from), node.net(to)).unwrap();
+        installer.until(&node, "our entry is in", || node.has_entry(to));
+    }
+}
+
+#[test]
+fn b1_on_an_empty_directory_it_waits_and_makes_no_network_of_its_own() {
+    let node = Node::new();
+    let mut installer = node.start();
+    installer.until(&node, "the plugin is there", || node.bin("linkerd-cni").exists());
+    installer.until(&node, "it says what it waits for", || {
+        installer_says(&node, "no network yet")
+    });
+    let loaded = |name: &str| [".conf", ".conflist", ".json"].iter().any(|e| name.ends_with(e));
+    let names = fs::read_dir(node.net(""))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|n| loaded(n)).count(), 0, "{}", node.show());
+    fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
+    installer.until(&node, "our entry is in", || node.has_entry("10-calico.conflist"));
+}
+
+fn installer_says(node: &Node, words: &str) -> bool {
+    let logs = fs::read_dir(node.path("")).unwrap().map(|e| e.unwrap().path());
+    let logs = logs.filter(|p| p.file_name().unwrap().to_string_lossy().starts_with("log-"));
+    logs.map(|p| fs::read_to_string(p).unwrap())
+        .any(|log| log.contains(words))
+}
+
+#[test]
+fn d3_a_conflist_that_is_written_in_steps_is_waited_for() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let mut installer = node.start_and_wait_for("10-calico.conflist");
+    for _ in 0..3 {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .truncate(true)
+            .open(node.net("10-calico.conflist"))
+            .unwrap();
+        let (first, second) = CALICO.split_at(40);
+        file.write_all(first.as_bytes()).unwrap();
+        // Longer than it waits for quiet, so that it does look at the half.
+        thread::sleep(Duration::from_millis(100));
+        file.write_all(second.as_bytes()).unwrap();
+        drop(file);
+        installer.until(&node, "our entry is back", || {
+            node.has_entry("10-calico.conflist")
+        });
+    }
+    assert!(!installer.log().contains("problem="), "{}", installer.log());
+}
+
+#[test]
+fn d18_whatever_of_ours_is_deleted_or_changed_comes_back() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let mut installer = node.start_and_wait_for("10-calico.conflist");
+    let right = node.snapshot();
+    let files = [
+        node.bin("linkerd-cni"),
+        node.net("ZZZ-linkerd-cni-kubeconfig"),
+        node.net("linkerd-cni.evergreen/token"),
+        node.net("linkerd-cni.evergreen/ca.crt"),
+    ];
+    for file in &files {
+        fs::remove_file(file).unwrap();
+        installer.until(&node, "the deleted file is back", || node.snapshot() == right);
+        fs::write(file, "something else").unwrap();
+        installer.until(&node, "the changed file is right", || node.snapshot() == right);
+        OpenOptions::new().write(true).truncate(true).open(file).unwrap();
+        installer.until(&node, "the truncated file is right", || node.snapshot() == right);
+        fs::set_permissions(file, fs::Permissions::from_mode(0o777)).unwrap();
+        installer.until(&node, "the opened file is closed", || node.snapshot() == right);
+    }
+    fs::set_permissions(
+        node.net("linkerd-cni.evergreen"),
+        fs::Permissions::from_mode(0o755),
+    )
+    .unwrap();
+    installer.until(&node, "the opened directory is closed", || {
+        node.snapshot() == right
+    });
+    fs::remove_dir_all(node.net("linkerd-cni.evergreen")).unwrap();
+    installer.until(&node, "the deleted directory is back", || {
+        node.snapshot() == right
+    });
+}
+
+#[test]
+fn d21_an_empty_token_leaves_the_old_one_until_a_good_one_comes() {
+    let mut node = Node::new().with_network("10-calico.conflist", CALICO);
+    let mut installer = node.start_and_wait_for("10-calico.conflist");
+    node.rotate("", CA);
+    installer.until(&node, "it says so", || {
+        installer_says(&node, "the token is empty")
+    });
+    let token = node.net("linkerd-cni.evergreen/token");
+    assert_eq!(fs::read_to_string(&token).unwrap(), "token-1");
+    node.rotate("token-3", CA);
+    installer.until(&node, "the good token is there", || {
+        fs::read_to_string(&token).unwrap() == "token-3"
+    });
+}
+
+#[test]
+fn a_directory_that_appears_later_or_is_replaced_is_used() {
+    let node = Node::new();
+    fs::remove_dir_all(node.net("")).unwrap();
+    let mut installer = node.start();
+    installer.until(&node, "it says what is missing", || {
+        installer_says(&node, "/etc/cni/net.d")
+    });
+    fs::create_dir(node.net("")).unwrap();
+    fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
+    installer.until(&node, "our entry is in", || node.has_entry("10-calico.conflist"));
+    fs::remove_dir_all(node.net("")).unwrap();
+    fs::create_dir(node.net("")).unwrap();
+    fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
+    installer.until(&node, "our entry is in again", || {
+        node.has_entry("10-calico.conflist")
+    });
+}
+
+#[test]
+fn a_second_run_writes_nothing() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    let stamps = node.stamps();
+    let log = node.succeed(&["once"]);
+    assert_eq!(node.stamps(), stamps);
+    assert_eq!(log, "", "a turn that changes nothing says nothing");
+    // A running one that is woken writes nothing either.
+    let installer = node.start_and_wait_for("10-calico.conflist");
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(300) {
+        fs::write(node.path("serviceaccount/unrelated"), "x").unwrap();
+    }
+    assert_eq!(node.stamps(), stamps, "{}", installer.log());
+    assert_eq!(installer.log(), "");
+}

@@ -1,0 +1,122 @@
+//! Going away.
+
+use std::{fs, thread, time::Duration};
+
+use crate::node::{CALICO, Node};
+
+#[test]
+fn a5_sigterm_leaves_the_directories_byte_for_byte_as_they_were() {
+    let node = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with("EVERGREEN_ON_TERM", "remove");
+    let before = node.snapshot();
+    let installer = node.start_and_wait_for("10-calico.conflist");
+    let (status, log) = installer.end();
+    assert!(status.success(), "{log}");
+    assert_eq!(node.snapshot(), before, "{}", node.show());
+}
+
+#[test]
+fn a6_sigterm_at_any_moment_of_the_start_leaves_a_clean_node() {
+    let node = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with_network("00-bad.conflist", "{")
+        .with("EVERGREEN_ON_TERM", "remove");
+    let before = node.snapshot();
+    for delay in (0..30).map(Duration::from_millis) {
+        let installer = node.start();
+        thread::sleep(delay);
+        let (status, log) = installer.end();
+        // Before its first instruction the signal's default still holds: nothing was touched then.
+        assert!(status.success() || log.is_empty(), "{status} {log}");
+        assert_eq!(node.snapshot(), before, "after {delay:?}: {log}\n{}", node.show());
+    }
+}
+
+#[test]
+fn a7_sigterm_twice_removes_once_and_completely() {
+    let node = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with("EVERGREEN_ON_TERM", "remove");
+    let before = node.snapshot();
+    let mut installer = node.start_and_wait_for("10-calico.conflist");
+    installer.signal("-TERM");
+    installer.signal("-TERM");
+    let (status, log) = installer.ended();
+    assert!(status.success(), "{log}");
+    assert_eq!(node.snapshot(), before);
+}
+
+#[test]
+fn after_sigkill_a_fresh_uninstall_cleans_the_node() {
+    let node = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with_network("05-x.conf", "{\"name\":\"x\",\"type\":\"y\"}");
+    let before = node.snapshot();
+    let mut installer = node.start_and_wait_for("05-x.conflist");
+    installer.signal("-KILL");
+    installer.ended();
+    node.succeed(&["uninstall"]);
+    assert_eq!(node.snapshot(), before, "{}", node.show());
+    assert_eq!(node.succeed(&["uninstall"]), "", "a second one finds nothing");
+}
+
+#[test]
+fn uninstall_needs_no_configuration_but_the_directories() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let before = node.snapshot();
+    node.succeed(&["once"]);
+    let node = node
+        .without("CNI_NETWORK_CONFIG")
+        .without("KUBERNETES_SERVICE_HOST")
+        .without("CONTAINER_CNI_BIN_DIR");
+    node.succeed(&["uninstall"]);
+    assert_eq!(node.snapshot(), before, "{}", node.show());
+}
+
+#[test]
+fn what_a_neighbour_changed_meanwhile_stays_changed() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    let path = node.net("10-calico.conflist");
+    let changed = fs::read_to_string(&path)
+        .unwrap()
+        .replace("k8s-pod-network", "renamed");
+    fs::write(&path, changed).unwrap();
+    node.succeed(&["uninstall"]);
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        CALICO.replace("k8s-pod-network", "renamed")
+    );
+}
+
+#[test]
+fn d25_an_invalid_neighbour_does_not_stop_the_removal() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    fs::write(node.net("05-bad.conflist"), "").unwrap();
+    fs::write(node.net("99-bad.conf"), "[ini]").unwrap();
+    node.succeed(&["uninstall"]);
+    assert_eq!(
+        fs::read_to_string(node.net("10-calico.conflist")).unwrap(),
+        CALICO
+    );
+    assert!(!node.bin("linkerd-cni").exists());
+}
+
+#[test]
+fn two_releases_under_different_names_do_not_meet() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    let one = node.snapshot();
+    let other = r#"{"type":"mesh-b","kubernetes":{"kubeconfig":"__KUBECONFIG_FILEPATH__"}}"#;
+    let flags = ["--cni-network-config", other, "--kubeconfig-file-name", "ZZZ-b"];
+    node.succeed(&[&["once"], &flags[..]].concat());
+    assert!(
+        fs::read_to_string(node.net("10-calico.conflist"))
+            .unwrap()
+            .contains("mesh-b")
+    );
+    node.succeed(&[&["uninstall"], &flags[..]].concat());
+    assert_eq!(node.snapshot(), one, "{}", node.show());
+}

@@ -1,0 +1,363 @@
+//! A node's directories, the image's plugin, the kubelet's volume, and the installer run against them.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Read,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use evergreen_test_support::kubelet::Volume;
+use serde_json::{Value, json};
+
+/// As long as anything may take before a test gives up: generous, since the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// As Calico writes it, shortened.
+pub const CALICO: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{"type":"calico"},{"type":"portmap","capabilities":{"portMappings":true}}]}"#;
+
+/// Enough of a certificate for who does not look inside.
+pub const CA: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+
+/// The netconf as Linkerd's chart renders it.
+pub const NETCONF: &str = r#"{
+  "name": "linkerd-cni",
+  "type": "linkerd-cni",
+  "log_level": "info",
+  "kubernetes": { "kubeconfig": "__KUBECONFIG_FILEPATH__" },
+  "linkerd": {
+    "incoming-proxy-port": 4143,
+    "outgoing-proxy-port": 4140,
+    "proxy-uid": 2102,
+    "ports-to-redirect": [],
+    "inbound-ports-to-ignore": ["4191", "4190"],
+    "outbound-ports-to-ignore": ["4567", "4568"],
+    "simulate": false,
+    "use-wait-flag": false,
+    "iptables-mode": "nft",
+    "ipv6": false
+  }
+}"#;
+
+/// A plugin that answers VERSION and nothing else: what the installer needs of one.
+const PLUGIN: &str =
+    "#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"supportedVersions\":[\"0.3.1\",\"1.0.0\"]}'\n";
+
+/// The node.
+pub struct Node {
+    root: PathBuf,
+    pub volume: Volume,
+    variables: BTreeMap<String, String>,
+}
+
+/// An installer that runs.
+pub struct Installer {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Node {
+    /// Empty directories, a plugin in the image, a token and a CA in the volume.
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("evergreen-node-{}-{count}", std::process::id()));
+        for dir in ["host/opt/cni/bin", "host/etc/cni/net.d", "image"] {
+            fs::create_dir_all(root.join(dir)).unwrap();
+        }
+        let volume = Volume::create(
+            &root.join("serviceaccount"),
+            &[
+                ("token", b"token-1"),
+                ("ca.crt", CA.as_bytes()),
+                ("namespace", b"linkerd-cni"),
+            ],
+        )
+        .unwrap();
+        let node = Self {
+            variables: BTreeMap::new(),
+            volume,
+            root,
+        };
+        node.image_file("evergreen-cni", PLUGIN.as_bytes());
+        let below = |name: &str| node.root.join(name).to_str().unwrap().to_owned();
+        let (host, image, token) = (below("host"), below("image"), below("serviceaccount/token"));
+        node.with("CONTAINER_MOUNT_PREFIX", &host)
+            .with("CONTAINER_CNI_BIN_DIR", &image)
+            .with("CNI_NETWORK_CONFIG", NETCONF)
+            .with("KUBE_TOKEN_FILE", &token)
+            .with("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+            .with("KUBERNETES_SERVICE_PORT", "443")
+            .with("EVERGREEN_WAIT_SECONDS", "0")
+    }
+
+    /// With a variable of the installer set.
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// With a variable not set.
+    pub fn without(mut self, name: &str) -> Self {
+        self.variables.remove(name);
+        self
+    }
+
+    /// With a file in the net dir.
+    pub fn with_network(self, name: &str, content: impl AsRef<[u8]>) -> Self {
+        fs::write(self.net(name), content).unwrap();
+        self
+    }
+
+    /// Something below the directory all of this is in.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// A file in the net dir.
+    pub fn net(&self, name: &str) -> PathBuf {
+        self.root.join("host/etc/cni/net.d").join(name)
+    }
+
+    /// A file in the bin dir.
+    pub fn bin(&self, name: &str) -> PathBuf {
+        self.root.join("host/opt/cni/bin").join(name)
+    }
+
+    /// Puts an executable file into the image.
+    pub fn image_file(&self, name: &str, content: &[u8]) {
+        let path = self.root.join("image").join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// The next generation of the volume.
+    pub fn rotate(&mut self, token: &str, ca: &str) {
+        let files: [(&str, &[u8]); 3] = [
+            ("token", token.as_bytes()),
+            ("ca.crt", ca.as_bytes()),
+            ("namespace", b"linkerd-cni"),
+        ];
+        self.volume.write(&files).unwrap();
+    }
+
+    /// The installer with its variables and no others.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evergreen-install"));
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(&self.variables)
+            .env("PATH", "/usr/bin:/bin")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Runs it to its end, which must be a good one.
+    pub fn succeed(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}\n{log}\n{}",
+            output.status,
+            self.show()
+        );
+        log
+    }
+
+    /// Runs it to its end, which must be a failure with these words in its message.
+    pub fn fail(&self, arguments: &[&str], words: &[&str]) -> String {
+        let output = self.run(arguments);
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{arguments:?}\n{log}\n{}",
+            self.show()
+        );
+        for word in words {
+            assert!(log.contains(word), "{arguments:?}: no {word:?} in\n{log}");
+        }
+        log
+    }
+
+    /// Starts `run` in the background.
+    pub fn start(&self) -> Installer {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let log = self
+            .root
+            .join(format!("log-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
+        let child = self
+            .command(&["run"])
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Installer { child, log }
+    }
+
+    /// Starts `run` and waits until our entry is in this file.
+    pub fn start_and_wait_for(&self, network: &str) -> Installer {
+        let mut installer = self.start();
+        installer.until(self, "our entry is in", || self.has_entry(network));
+        installer
+    }
+
+    /// True when exactly one entry of ours is in this file.
+    pub fn has_entry(&self, network: &str) -> bool {
+        let text = fs::read(self.net(network)).unwrap_or_default();
+        let value: Value = serde_json::from_slice(&text).unwrap_or_default();
+        let plugins = value["plugins"].as_array().cloned().unwrap_or_default();
+        plugins.iter().filter(|p| p["type"] == "linkerd-cni").count() == 1
+    }
+
+    /// Every path below the node's root with mode and content: two of these are equal when nothing changed.
+    pub fn snapshot(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+        let mut found = BTreeMap::new();
+        collect(&self.root.join("host"), &mut found);
+        found
+    }
+
+    /// Every path with inode and time of change: two of these are equal when nothing was written.
+    pub fn stamps(&self) -> BTreeMap<PathBuf, (u64, i64, i64)> {
+        let stamp = |path: &Path| {
+            let m = fs::symlink_metadata(path).unwrap();
+            (m.ino(), m.ctime(), m.ctime_nsec())
+        };
+        self.snapshot()
+            .into_keys()
+            .map(|p| (p.clone(), stamp(&p)))
+            .collect()
+    }
+
+    /// The node for people.
+    pub fn show(&self) -> String {
+        let show = |(path, (mode, content)): (PathBuf, (u32, Vec<u8>))| {
+            format!(
+                "{mode:o} {}\n  {}\n",
+                path.display(),
+                String::from_utf8_lossy(&content)
+            )
+        };
+        self.snapshot().into_iter().map(show).collect()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+impl Installer {
+    /// Its process id.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// What it has said so far.
+    pub fn log(&self) -> String {
+        let mut text = String::new();
+        File::open(&self.log).unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Waits until something is so, and says how long that took.
+    pub fn until(&mut self, node: &Node, what: &str, so: impl Fn() -> bool) -> Duration {
+        let start = Instant::now();
+        while !so() {
+            let ended = self.child.try_wait().unwrap();
+            assert!(
+                ended.is_none(),
+                "waiting until {what}: it ended with {ended:?}\n{}",
+                self.log()
+            );
+            assert!(
+                start.elapsed() < PATIENCE,
+                "not so: {what}\n{}\n{}",
+                self.log(),
+                node.show()
+            );
+            // Polling, since the thing under test is what reports events.
+            thread::sleep(Duration::from_millis(2));
+        }
+        start.elapsed()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: &str) {
+        let status = Command::new("kill")
+            .args([signal, &self.pid().to_string()])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
+    /// Asks it to end and waits for that.
+    pub fn end(mut self) -> (ExitStatus, String) {
+        self.signal("-TERM");
+        self.ended()
+    }
+
+    /// Waits for its end.
+    pub fn ended(&mut self) -> (ExitStatus, String) {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (status, self.log());
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end\n{}", self.log());
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Installer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The entry that is wanted.
+pub fn entry() -> Value {
+    let mut entry: Value = serde_json::from_str(NETCONF).unwrap();
+    entry["kubernetes"]["kubeconfig"] = json!("/etc/cni/net.d/ZZZ-linkerd-cni-kubeconfig");
+    entry["capabilities"] = json!({"io.kubernetes.cri.pod-annotations": true});
+    entry
+}
+
+/// The mode of a file.
+pub fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path)
+        .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+        .mode()
+        & 0o7777
+}
+
+fn collect(dir: &Path, found: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        // A file may go away while a running installer is looked at.
+        let Ok(metadata) = fs::symlink_metadata(&path) else {
+            continue;
+        };
+        if metadata.is_dir() {
+            found.insert(path.clone(), (metadata.mode() & 0o7777, Vec::new()));
+            collect(&path, found);
+        } else {
+            let content = fs::read(&path).unwrap_or_default();
+            found.insert(path, (metadata.mode() & 0o7777, content));
+        }
+    }
+}
