@@ -29,10 +29,19 @@ bound_to() {
     "${4:-3600}" "$1" "$2" "$3"
 }
 
-# claim TOKEN JQ-PATH: one of the token's claims.
-claim() {
-  local body=${1#*.}
-  body=$(tr '_-' '/+' <<<"${body%%.*}")
-  while [ $((${#body} % 4)) -ne 0 ]; do body+='='; done
-  base64 -d <<<"$body" | jq -r "$2"
+# claim TOKEN JQ-PATH: one of the token's claims. header TOKEN JQ-PATH: a field of its header.
+claim() { segment "$1" 2 | jq -r "$2"; }
+header() { segment "$1" 1 | jq -r "$2"; }
+
+# segment TOKEN NUMBER: one of its parts, decoded.
+segment() {
+  local text
+  text=$(cut -d. -f"$2" <<<"$1" | tr '_-' '/+')
+  while [ $((${#text} % 4)) -ne 0 ]; do text+='='; done
+  base64 -d <<<"$text"
+}
+
+# stale_tokens: how often the server has seen a token past the moment it should have been renewed by, since it started.
+stale_tokens() {
+  api GET /metrics | awk '$1 == "serviceaccount_stale_tokens_total" { n = $2 } END { print n + 0 }'
 }

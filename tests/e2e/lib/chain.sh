@@ -9,6 +9,7 @@ CHAIN=node-net
 
 # make_node: the directories of a node that has a primary CNI and nothing else.
 make_node() {
+  rm -rf "$NODE"
   mkdir -p "$BIN_DIR" "$NET_DIR"
   cp /usr/lib/cni/{bridge,host-local,portmap,loopback} "$BIN_DIR/"
   cat >"$NET_DIR/10-node.conflist" <<END

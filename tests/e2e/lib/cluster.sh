@@ -22,7 +22,13 @@ make_cluster_pki() {
   issue first-ca admin "/O=system:masters/CN=admin" clientAuth
   client_kubeconfig admin "$API_URL" "$STATE/pki/trust.crt"
   signing_key first-key
+  echo first-ca >"$STATE/pki/current-ca"
 }
+
+# current_ca / current_key: what the server presents and signs with, by name. Kept in files, for a run in the
+# background moves them too.
+current_ca() { cat "$STATE/pki/current-ca"; }
+current_key() { cat "$STATE/pki/current-key"; }
 
 # start_etcd: its data lives in memory, for nothing here outlives the run.
 start_etcd() {
@@ -50,6 +56,7 @@ start_apiserver() {
     --service-cluster-ip-range=10.96.0.0/16 --authorization-mode=Node,RBAC \
     --enable-admission-plugins=NodeRestriction --allow-privileged=true "${EXTRA_API_FLAGS[@]}"
   wait_for 60 "kube-apiserver is ready" apiserver_ready
+  echo "$1" >"$STATE/pki/current-key"
 }
 EXTRA_API_FLAGS=()
 
@@ -71,6 +78,7 @@ serve_with() {
   mv "$STATE/pki/next-server.crt" "$STATE/pki/server.crt"
   wait_for 90 "kube-apiserver presents a certificate of $1" \
     curl -fs -m 2 --cacert "$STATE/pki/$1.crt" "$API_URL/readyz"
+  echo "$1" >"$STATE/pki/current-ca"
 }
 
 # trust AUTHORITY...: what clients of the cluster trust from now on.

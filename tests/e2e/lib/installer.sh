@@ -47,7 +47,7 @@ install_on_node() {
   start installer env \
     DEST_CNI_BIN_DIR="$BIN_DIR" DEST_CNI_NET_DIR="$NET_DIR" CONTAINER_MOUNT_PREFIX="$MOUNTED" \
     CONTAINER_CNI_BIN_DIR="$STATE/image" CNI_NETWORK_CONFIG="$NETCONF" \
-    KUBERNETES_SERVICE_HOST="$NODE_IP" KUBERNETES_SERVICE_PORT="$API_PORT" STUB_VOLUME=$VOLUME \
+    KUBERNETES_SERVICE_HOST="$NODE_IP" KUBERNETES_SERVICE_PORT="$API_PORT" STUB_VOLUME=$VOLUME KUBE_TOKEN_FILE="$VOLUME/token" \
     "${INSTALLER_ENV[@]}" "$DIST/evergreen-install" run
   wait_for 15 "the chain has our entry" in_chain
   took=$(since "$begun")

@@ -21,7 +21,7 @@ build_tool() (
   minor=${version#v1.}
   # The kubelet's user lookup and plugins want the C library; all others are static.
   [ "$name" != kubelet ] || cgo=1
-  echo "building $name ($package), once; the first of them takes minutes"
+  echo "building $name from $package, once"
   mkdir -p "$into/.new"
   # Without a version of its own kube-apiserver would call itself v0.0.0 and refuse to emulate any release.
   CGO_ENABLED=$cgo GOBIN=$into/.new go install -ldflags="-s -w \
