@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034,SC2154 # variables that functions of lib/ read and set
 set -Eeuo pipefail
 
-for part in report ground pki cluster api volume chain pods installer; do
+for part in report ground pki cluster api volume chain credential pods installer; do
   # shellcheck source=/dev/null
   . "$ROOT/tests/e2e/lib/$part.sh"
 done
@@ -35,14 +35,6 @@ old_is_dead() {
   else
     fail "$2 is still accepted"
   fi
-}
-
-# node_trusts COUNT: how many authorities the plugin's kubeconfig trusts.
-node_trusts() {
-  local file
-  file=$("$TOOLS/kubectl" --kubeconfig "$HOST_KUBECONFIG" config view --raw \
-    -o jsonpath='{.clusters[0].cluster.certificate-authority}')
-  [ "$(grep -c BEGIN "$file")" = "$1" ]
 }
 
 for part in "$@"; do

@@ -12,11 +12,16 @@ sandbox() {
   local status=0
   STATE=$(mktemp -d "${TMPDIR:-/tmp}/evergreen-e2e.XXXXXX")
   export STATE
+  # A kubelet sets these for the whole machine.
+  kernel_settings=$(sysctl vm.overcommit_memory kernel.panic kernel.panic_on_oops)
   unshare --mount --net --pid --fork --kill-child=KILL --mount-proc bash "$@" &
   sandbox_pid=$!
   trap 'leave_sandbox; exit 130' INT
   trap 'leave_sandbox; exit 143' TERM
   trap 'leave_sandbox' EXIT
+  # By this pid the sandbox can be entered from outside.
+  wait_for 5 "the sandbox starts" first_process
+  first_process >"$STATE/sandbox.pid"
   wait "$sandbox_pid" || status=$?
   trap - INT TERM EXIT
   leave_sandbox
@@ -27,13 +32,16 @@ sandbox() {
 leave_sandbox() {
   local first
   trap - INT TERM EXIT
-  first=$(cat "/proc/$sandbox_pid/task/$sandbox_pid/children" 2>/dev/null) || true
-  # shellcheck disable=SC2086 # one pid, or none
-  [ -z "$first" ] || kill -KILL $first 2>/dev/null || true
+  if first=$(first_process 2>/dev/null); then kill -KILL "$first" 2>/dev/null || true; fi
   wait "$sandbox_pid" 2>/dev/null || true
   release_cgroups
+  [ "$kernel_settings" = "$(sysctl vm.overcommit_memory kernel.panic kernel.panic_on_oops)" ] ||
+    sysctl --quiet --load - <<<"$kernel_settings"
   rm -rf "$STATE"
 }
+
+# first_process: its pid, seen from outside.
+first_process() { tr -d ' ' <"/proc/$sandbox_pid/task/$sandbox_pid/children" | grep .; }
 
 # release_cgroups: remove the control groups a kubelet of this run made, if it made any.
 release_cgroups() {

@@ -5,7 +5,6 @@
 OWN_NAMESPACE=evergreen
 VOLUME=/run/secrets/kubernetes.io/serviceaccount
 MOUNTED=$STATE/container/host
-HOST_KUBECONFIG=$NET_DIR/ZZZ-linkerd-cni-kubeconfig
 
 NETCONF='{
   "name": "linkerd-cni", "type": "linkerd-cni", "log_level": "info",
@@ -54,22 +53,8 @@ install_on_node() {
 }
 INSTALLER_ENV=()
 
-in_chain() { jq -e '.plugins[-1].type == "linkerd-cni"' "$NET_DIR/10-node.conflist"; }
-
 # uninstall_from_node: what the DaemonSet's end means to the container.
 uninstall_from_node() {
   stop installer TERM
   umount "$MOUNTED$NODE"
 }
-
-# host_token: the token the plugin would send now, found as any kubeconfig reader finds it.
-host_token() {
-  local file
-  file=$("$TOOLS/kubectl" --kubeconfig "$HOST_KUBECONFIG" config view --raw -o jsonpath='{.users[0].user.tokenFile}')
-  [ -n "$file" ] && cat "$file"
-}
-
-# host_token_differs TOKEN / host_token_accepted: for waiting.
-host_token_differs() { [ "$(host_token)" != "$1" ]; }
-host_token_accepted() { [ "$(answer_to "$(host_token)" /api/v1/namespaces/default/pods/nobody)" = 404 ]; }
-refused() { [ "$(answer_to "$1" /api/v1/namespaces/default/pods/nobody)" = 401 ]; }

@@ -1,6 +1,8 @@
 # shellcheck shell=bash
-# Programs built from Go modules, at the versions pinned in tests/e2e/tools/go.mod. They are kept in target/tools:
-# only the first run builds, later ones find them there.
+# Programs built from Go modules, at the versions pinned in tests/e2e/tools/go.mod, and helm, whose own requirements
+# do not go together with those. They are kept in target/tools: only the first run builds.
+
+HELM=helm.sh/helm/v3/cmd/helm@v3.22.0
 
 # need_tools DIRECTORY NAME...: build into DIRECTORY what is not there yet.
 need_tools() {
@@ -16,7 +18,7 @@ build_tool() (
   into=$1 name=$2 cgo=0
   command -v go >/dev/null || { echo "building $name needs Go 1.26 or later on the PATH" >&2; return 1; }
   cd "$ROOT/tests/e2e/tools" || exit
-  package=$(go list -f '{{.ImportPath}}' tool | grep "/$name\$")
+  if [ "$name" = helm ]; then package=$HELM; else package=$(go list -f '{{.ImportPath}}' tool | grep "/$name\$"); fi
   version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
   minor=${version#v1.}
   # The kubelet's user lookup and plugins want the C library; all others are static.

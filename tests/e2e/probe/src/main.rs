@@ -17,9 +17,15 @@ usage: probe serve --name NAME ADDRESS [--name NAME ADDRESS]...   answer each co
        probe pause                                                wait for a signal";
 
 fn main() -> ExitCode {
-    let words: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<String> = env::args().collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match run(&words) {
+    let words = match words.split_first() {
+        // A pod's first container, which the runtime starts without arguments.
+        Some((name, _)) if name.ends_with("/pause") => &["pause"],
+        Some((_, rest)) => rest,
+        None => &[],
+    };
+    match run(words) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("probe: {error:#}");

@@ -1,0 +1,24 @@
+# shellcheck shell=bash
+# Our image and our chart on the node, by helm, as a user installs them. Needs node.sh.
+
+RELEASE=evergreen-cni
+RELEASE_NAMESPACE=evergreen
+OUR_IMAGE=localhost/evergreen-cni
+
+# helm ARGS...
+helm() { HELM_CACHE_HOME=$STATE/helm HELM_CONFIG_HOME=$STATE/helm HELM_DATA_HOME=$STATE/helm \
+  KUBECONFIG=$STATE/pki/admin.kubeconfig "$TOOLS/helm" "$@"; }
+
+# import_ours TAG: our image as scripts/image makes it.
+import_ours() {
+  "$ROOT/scripts/image" --name "$OUR_IMAGE:$1" --output "$STATE/images/ours.tar" >>"$STATE/logs/images.log"
+  import_image "$STATE/images/ours.tar"
+}
+
+# install_chart ARGS...: and wait until the DaemonSet is ready.
+install_chart() {
+  helm upgrade --install "$RELEASE" "$ROOT/installer/chart" --namespace "$RELEASE_NAMESPACE" --create-namespace \
+    --set image.name="$OUR_IMAGE" --set image.version=e2e --set image.pullPolicy=Never \
+    --set destCNIBinDir="$BIN_DIR" --set destCNINetDir="$NET_DIR" "$@"
+  kubectl -n "$RELEASE_NAMESPACE" rollout status "daemonset/$RELEASE" --timeout=60s
+}

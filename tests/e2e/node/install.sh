@@ -1,0 +1,76 @@
+# shellcheck shell=bash
+# Our chart put on the node, as its users do it.
+# shellcheck disable=SC2034,SC2154 # variables that functions of lib/ read and set
+
+install() {
+  heading "Our image and our chart"
+  before=$(picture)
+  run_case "a pod without a mesh runs before anything of ours is there" plain_pod
+  run_case "scripts/image makes the same archive twice, and containerd takes it" image_is_reproducible
+  run_case "helm lint, and a server-side dry run of both modes" chart_is_accepted
+  run_case "values that mean nothing are refused, each by its name" bad_values_are_refused
+  run_case "helm install: the DaemonSet gets ready, and our entry is in the chain" chart_installs
+  run_case "what is on the node is for root only, and no token is in a conflist" files_are_private
+  run_case "the token is for the API server and nothing else" token_has_one_audience
+}
+
+plain_pod() {
+  make_pod before plain
+  ready before
+  is_plain before
+  remove before
+}
+
+image_is_reproducible() {
+  "$ROOT/scripts/image" --name "$OUR_IMAGE:e2e" --output "$STATE/images/one.tar"
+  "$ROOT/scripts/image" --name "$OUR_IMAGE:e2e" --output "$STATE/images/two.tar"
+  cmp "$STATE/images/one.tar" "$STATE/images/two.tar"
+  import_image "$STATE/images/one.tar"
+  echo "note: $(stat -c %s "$STATE/images/one.tar") bytes"
+}
+
+chart_is_accepted() {
+  local mode
+  helm lint "$ROOT/installer/chart"
+  kubectl create namespace "$RELEASE_NAMESPACE"
+  for mode in watch init; do
+    helm template "$RELEASE" "$ROOT/installer/chart" --namespace "$RELEASE_NAMESPACE" --kube-version 1.36.0 \
+      --set mode=$mode --set flowSchema.enabled=true | kubectl apply --dry-run=server -f -
+  done
+}
+
+bad_values_are_refused() {
+  local value
+  for value in proxyUid=2102 inboundProxyPort=0 mode=other ignoreInboundPorts=80- token.expirationSeconds=60; do
+    if helm template x "$ROOT/installer/chart" --kube-version 1.36.0 --set "$value" >"$STATE/run/refused" 2>&1; then
+      echo "$value was taken"
+      return 1
+    fi
+    grep -q "${value%%=*}\|$(tr . / <<<"${value%%=*}")" "$STATE/run/refused"
+  done
+}
+
+chart_installs() {
+  install_chart
+  in_chain
+}
+
+files_are_private() {
+  same "" "$(find "$NET_DIR" -newer "$STATE/kubelet/config.yaml" -type f -perm /077)" "files others may read"
+  same "" "$(grep -l eyJhbGci "$NET_DIR"/*.conflist || true)" "conflists with a token"
+  same "system:serviceaccount" "$(claim "$(host_token)" .sub | cut -d: -f1,2)" "subject of the token on the node"
+  echo "note: $(claim "$(host_token)" .sub), $(claim "$(host_token)" '.["kubernetes.io"] | keys - ["namespace"] | join(", ")')"
+}
+
+# token_has_one_audience: TokenReview says what the token on the node is good for.
+token_has_one_audience() {
+  same true "$(review '[]')" "authenticated for the API server"
+  same false "$(review '["vault"]')" "authenticated for another audience"
+}
+
+# review AUDIENCES
+review() {
+  api POST /apis/authentication.k8s.io/v1/tokenreviews \
+    "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"TokenReview\",\"spec\":{\"token\":\"$(host_token)\",\"audiences\":$1}}" |
+    jq -r '.status.authenticated // false'
+}
