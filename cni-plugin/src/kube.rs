@@ -1,3 +1,28 @@
 //! The only door to the API server.
+//!
+//! [`Client::open`] reads the kubeconfig and every file it names, in this call and for this call only; nothing is
+//! cached between calls, so a rotation is never a special case. What can still go wrong in between (a token replaced
+//! between our read and the server's answer) is met inside the call: see [`client`].
 
+mod ask;
+mod certificate;
+pub mod client;
+pub mod clock;
+mod credentials;
+mod error;
+mod exec;
+pub mod kubeconfig;
 pub mod pod;
+mod resolver;
+mod retry;
+mod source;
+mod status;
+mod tls;
+pub mod trust;
+
+pub use self::{
+    client::Client,
+    error::{Class, Error},
+    kubeconfig::Kubeconfig,
+    pod::{Namespace, Pod},
+};

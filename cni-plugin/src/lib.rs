@@ -17,6 +17,7 @@ pub mod nft;
 pub mod ports;
 pub mod reply;
 pub mod ruleset;
+mod sys;
 
 use crate::{
     call::{Call, Environment, Verb},

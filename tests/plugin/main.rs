@@ -1,4 +1,7 @@
 //! The plugin from outside: environment and stdin in, one JSON document, an exit code and the kernel's rules out.
 
+mod credentials;
+mod kubeconfig;
 mod nft;
+mod node;
 mod ruleset;

@@ -108,6 +108,19 @@ impl Authority {
         self.sign(params)
     }
 
+    /// A certificate that a server signed by itself and that calls itself an authority, as `openssl req -x509` makes
+    /// them.
+    pub fn server_of_its_own(address: &str, years: Years) -> Pair {
+        let mut params = params("self-made", &[address], years);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("make a key");
+        let certificate = params.self_signed(&key).expect("sign a certificate by itself");
+        Pair {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        }
+    }
+
     /// A current client certificate: a user, and the groups it is in.
     pub fn client(&self, user: &str, groups: &[&str]) -> Pair {
         self.client_within(user, groups, CURRENT)

@@ -1,0 +1,142 @@
+//! A kubeconfig as it is written: every field that means something to us, all of them optional, null or absent alike.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::Deserialize;
+
+/// `kind: Config`
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "kebab-case")]
+pub(super) struct Config {
+    pub(super) kind: Option<String>,
+    pub(super) clusters: Option<Vec<Named<Cluster>>>,
+    pub(super) users: Option<Vec<Named<User>>>,
+    pub(super) contexts: Option<Vec<Named<Context>>>,
+    pub(super) current_context: Option<String>,
+}
+
+/// An entry of one of the three lists. The value's key differs per list.
+#[derive(Deserialize)]
+pub(super) struct Named<T> {
+    pub(super) name: Option<String>,
+    #[serde(alias = "cluster", alias = "user", alias = "context")]
+    pub(super) value: Option<T>,
+}
+
+#[derive(Deserialize, Default, Clone)]
+#[serde(rename_all = "kebab-case", default)]
+pub(super) struct Cluster {
+    pub(super) server: Option<String>,
+    pub(super) tls_server_name: Option<String>,
+    pub(super) insecure_skip_tls_verify: Option<bool>,
+    pub(super) certificate_authority: Option<String>,
+    pub(super) certificate_authority_data: Option<String>,
+    pub(super) proxy_url: Option<String>,
+    pub(super) extensions: Option<Vec<Extension>>,
+}
+
+#[derive(Deserialize, Clone)]
+pub(super) struct Extension {
+    pub(super) name: Option<String>,
+    pub(super) extension: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "kebab-case", default)]
+pub(super) struct User {
+    pub(super) token: Option<String>,
+    // The one key of a kubeconfig that is not in kebab case.
+    #[serde(rename = "tokenFile")]
+    pub(super) token_file: Option<String>,
+    pub(super) client_certificate: Option<String>,
+    pub(super) client_certificate_data: Option<String>,
+    pub(super) client_key: Option<String>,
+    pub(super) client_key_data: Option<String>,
+    pub(super) username: Option<String>,
+    pub(super) password: Option<String>,
+    #[serde(rename = "as")]
+    pub(super) as_user: Option<String>,
+    pub(super) as_uid: Option<String>,
+    pub(super) as_groups: Option<Vec<String>>,
+    pub(super) as_user_extra: Option<BTreeMap<String, Vec<String>>>,
+    pub(super) auth_provider: Option<serde::de::IgnoredAny>,
+    pub(super) exec: Option<Exec>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Exec {
+    pub(super) api_version: Option<String>,
+    pub(super) command: Option<String>,
+    pub(super) args: Option<Vec<String>>,
+    pub(super) env: Option<Vec<Variable>>,
+    pub(super) interactive_mode: Option<String>,
+    pub(super) provide_cluster_info: Option<bool>,
+    pub(super) install_hint: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Variable {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) value: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "kebab-case", default)]
+pub(super) struct Context {
+    pub(super) cluster: Option<String>,
+    pub(super) user: Option<String>,
+}
+
+/// Why the text is no kubeconfig: where, and not what. The parsers' own messages quote the text, and the text holds
+/// tokens.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unreadable {
+    what: &'static str,
+    line: usize,
+    column: usize,
+}
+
+/// Reads JSON, or else YAML, of which JSON is a part: the installer writes JSON, because it is read in a tenth of the
+/// time.
+pub(super) fn parse(text: &str) -> Result<Config, Unreadable> {
+    let json = match serde_json::from_str(text) {
+        Ok(config) => return Ok(config),
+        Err(error) => error,
+    };
+    let yaml = match serde_saphyr::from_str_with_options(text, serde_saphyr::options! { with_snippet: false })
+    {
+        Ok(config) => return Ok(config),
+        Err(error) => error,
+    };
+    if text.trim_start().starts_with('{') {
+        let what = match json.classify() {
+            serde_json::error::Category::Data => "has a field of another type than a kubeconfig's",
+            serde_json::error::Category::Eof => "ends too early",
+            _ => "is no JSON",
+        };
+        return Err(Unreadable {
+            what,
+            line: json.line(),
+            column: json.column(),
+        });
+    }
+    let place = yaml.location();
+    let number = |n: u64| usize::try_from(n).unwrap_or_default();
+    Err(Unreadable {
+        what: "is no YAML, or has a field of another type than a kubeconfig's",
+        line: place.map_or(0, |p| number(p.line())),
+        column: place.map_or(0, |p| number(p.column())),
+    })
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)?;
+        if self.line > 0 {
+            write!(f, " (line {}, column {})", self.line, self.column)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! What to do after a failure. Pure: knows no clock, no socket, no file.
+
+use std::time::Duration;
+
+use super::error::{Class, Error};
+
+/// The first pause; each one after it is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// No pause of ours is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// No pause the server asks for is taken to be longer. It may ask for an hour, and the pod waits meanwhile.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(5);
+/// An API server that has just started answers 403 until it has read its RBAC rules: 0.2 to 0.5 s, seen on each of five
+/// restarts of 1.34.
+const FORBIDDEN_FOR: Duration = Duration::from_secs(1);
+/// Kept of what is left, for the attempt that follows a pause.
+const FOR_AN_ATTEMPT: Duration = Duration::from_millis(100);
+
+/// What a request has been through.
+#[derive(Debug, Default)]
+pub(super) struct Retry {
+    pauses: u32,
+    read_again: bool,
+    forbidden_at: Option<Duration>,
+}
+
+/// What to do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Read the files again, and ask again at once if they hold something else.
+    ReadAgain,
+    /// Ask again after a pause.
+    Pause(Duration),
+    /// Report the failure.
+    GiveUp,
+}
+
+impl Retry {
+    /// `passed` and `left` are of the call's time; `chance` is a number from 0 to 1.
+    pub(super) fn next(&mut self, error: &Error, passed: Duration, left: Duration, chance: f64) -> Next {
+        match error.class {
+            Class::Unauthorized | Class::Trust if !self.read_again => {
+                self.read_again = true;
+                Next::ReadAgain
+            }
+            Class::Unreachable | Class::Timeout | Class::TooManyRequests | Class::Server => {
+                let asked = error.retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
+                self.pause(asked, left, chance)
+            }
+            Class::Forbidden => {
+                let since = *self.forbidden_at.get_or_insert(passed);
+                match passed.saturating_sub(since) < FORBIDDEN_FOR {
+                    true => self.pause(Duration::ZERO, left, chance),
+                    false => Next::GiveUp,
+                }
+            }
+            _ => Next::GiveUp,
+        }
+    }
+
+    fn pause(&mut self, at_least: Duration, left: Duration, chance: f64) -> Next {
+        let Some(longest) = left.checked_sub(FOR_AN_ATTEMPT) else {
+            return Next::GiveUp;
+        };
+        let grown = FIRST_PAUSE
+            .saturating_mul(1 << self.pauses.min(8))
+            .min(LONGEST_PAUSE);
+        self.pauses += 1;
+        // Between a half and the whole, so that the pods of a node do not come back in step.
+        let pause = grown.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0);
+        Next::Pause(pause.max(at_least).min(longest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn failed(class: Class) -> Error {
+        Error::new(class, "x")
+    }
+
+    #[test]
+    fn pauses_grow_to_a_second_and_never_pass_the_deadline() {
+        let mut retry = Retry::default();
+        let error = failed(Class::Unreachable);
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            match retry.next(&error, Duration::ZERO, 10_000 * MS, 1.0) {
+                Next::Pause(pause) => pauses.push(pause.as_millis()),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 1000, 1000, 1000]);
+        assert_eq!(
+            retry.next(&error, Duration::ZERO, 300 * MS, 1.0),
+            Next::Pause(200 * MS)
+        );
+        assert_eq!(retry.next(&error, Duration::ZERO, 99 * MS, 1.0), Next::GiveUp);
+        assert_eq!(
+            Retry::default().next(&error, Duration::ZERO, 10_000 * MS, 0.0),
+            Next::Pause(25 * MS)
+        );
+    }
+
+    #[test]
+    fn what_the_server_asks_for_is_obeyed_up_to_five_seconds_and_the_time_left() {
+        for (asked, left, pause) in [
+            (2, 10_000, 2000),
+            (3600, 10_000, 5000),
+            (3600, 2500, 2400),
+            (0, 10_000, 50),
+        ] {
+            let error = failed(Class::TooManyRequests).after(Some(Duration::from_secs(asked)));
+            let next = Retry::default().next(&error, Duration::ZERO, left * MS, 1.0);
+            assert_eq!(next, Next::Pause(pause * MS), "asked {asked} s of {left} ms");
+        }
+    }
+
+    #[test]
+    fn files_are_read_again_once() {
+        for class in [Class::Unauthorized, Class::Trust] {
+            let mut retry = Retry::default();
+            assert_eq!(
+                retry.next(&failed(class), Duration::ZERO, 1000 * MS, 1.0),
+                Next::ReadAgain
+            );
+            assert_eq!(
+                retry.next(&failed(class), Duration::ZERO, 1000 * MS, 1.0),
+                Next::GiveUp
+            );
+        }
+    }
+
+    #[test]
+    fn a_403_is_asked_again_for_a_second() {
+        let mut retry = Retry::default();
+        let error = failed(Class::Forbidden);
+        for (passed, again) in [(5000, true), (5050, true), (5999, true), (6000, false)] {
+            let next = retry.next(&error, passed * MS, 4000 * MS, 1.0);
+            assert_eq!(matches!(next, Next::Pause(_)), again, "at {passed} ms");
+        }
+    }
+
+    #[test]
+    fn what_time_does_not_change_is_not_asked_again() {
+        for class in [
+            Class::Kubeconfig,
+            Class::Credential,
+            Class::Anonymous,
+            Class::NotFound,
+            Class::WrongUid,
+            Class::Conflict,
+            Class::NotKubernetes,
+            Class::BadRequest,
+        ] {
+            let next = Retry::default().next(&failed(class), Duration::ZERO, 9000 * MS, 1.0);
+            assert_eq!(next, Next::GiveUp, "{class:?}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! TLS for the one connection of a call: rustls under ureq.
+//!
+//! ureq's own connector panics on a client certificate that does not fit its key, drops unusable roots without a word,
+//! and takes the URL's host for the server's name whatever the kubeconfig says; hence this one.
+
+mod connector;
+mod verifier;
+
+use std::sync::Arc;
+
+use rustls::{
+    ClientConfig,
+    client::Resumption,
+    crypto::{
+        CryptoProvider,
+        ring::{self, cipher_suite as suite},
+    },
+    pki_types::ServerName,
+};
+
+pub(super) use self::{
+    connector::{Stage, TlsConnector},
+    verifier::Presented,
+};
+use super::{
+    credentials::Material,
+    error::{Class, Error},
+    kubeconfig::Kubeconfig,
+    trust::Bundle,
+};
+use crate::log::Log;
+
+/// What TLS needs to know, and what it noted on the way.
+pub(super) struct Tls {
+    pub(super) config: Arc<ClientConfig>,
+    pub(super) name: ServerName<'static>,
+    pub(super) bundle: Bundle,
+    pub(super) presented: Arc<Presented>,
+}
+
+impl Tls {
+    /// Makes it of what was read.
+    pub(super) fn new(kubeconfig: &Kubeconfig, material: &Material, log: Log) -> Result<Self, Error> {
+        let provider = Arc::new(provider());
+        let presented = Arc::new(Presented::default());
+        let (bundle, verifier) = match &material.bundle {
+            Some((pem, from)) => {
+                let bundle = Bundle::parse(pem);
+                if bundle.skipped > 0 {
+                    log.warn(format_args!(
+                        "skipped={} of=ca-bundle file={from:?}",
+                        bundle.skipped
+                    ));
+                }
+                let roots = bundle.roots(from)?;
+                let verifier = verifier::of_bundle(roots, &bundle, &provider, &presented)?;
+                (bundle, verifier)
+            }
+            None => {
+                log.warn(format_args!("trust=anybody because=insecure-skip-tls-verify"));
+                (Bundle::default(), verifier::of_anybody(&provider))
+            }
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| Error::new(Class::Kubeconfig, e.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let mut config = match &material.certificate {
+            Some((chain, key, from)) => {
+                let refused = |cause: String| {
+                    let message =
+                        format!("client certificate {from} cannot be used: {cause}; write the pair anew");
+                    Error::new(Class::Credential, message)
+                };
+                let chain = Bundle::parse_chain(chain);
+                let key = rustls_pemfile::private_key(&mut key.reveal())
+                    .ok()
+                    .flatten()
+                    .ok_or_else(|| refused("there is no private key, or it is encrypted".to_owned()))?;
+                if chain.is_empty() {
+                    return Err(refused("there is no certificate".to_owned()));
+                }
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|e| refused(e.to_string()))?
+            }
+            None => builder.with_no_client_auth(),
+        };
+        // One connection per process: there is nothing to resume.
+        config.resumption = Resumption::disabled();
+        let name = kubeconfig
+            .tls_server_name
+            .as_deref()
+            .unwrap_or(kubeconfig.server.host());
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
+            Error::new(
+                Class::Kubeconfig,
+                format!("{name:?} is no name that a certificate could carry"),
+            )
+        })?;
+        Ok(Self {
+            config: Arc::new(config),
+            name,
+            bundle,
+            presented,
+        })
+    }
+}
+
+/// Every API server speaks AES-GCM; what else ring offers would be weight. TLS 1.2 for old front ends.
+fn provider() -> CryptoProvider {
+    CryptoProvider {
+        cipher_suites: vec![
+            suite::TLS13_AES_128_GCM_SHA256,
+            suite::TLS13_AES_256_GCM_SHA384,
+            suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+            suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+            suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        ],
+        ..ring::default_provider()
+    }
+}

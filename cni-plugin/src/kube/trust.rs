@@ -1,0 +1,173 @@
+//! A CA bundle: PEM, block by block, so that a bad block does not cost the good ones.
+//!
+//! As in Go: blocks of other kinds, blocks that do not parse and text around them are skipped, and one good certificate
+//! is enough. Unlike in Go, what was skipped is counted and said, and two blocks glued together on one line
+//! (`-----END CERTIFICATE----------BEGIN CERTIFICATE-----`, which a careless `cat` makes) are both read.
+
+use std::{fmt::Write, fs, path::Path};
+
+use rustls::{RootCertStore, pki_types::CertificateDer};
+
+use super::{
+    certificate::Certificate,
+    error::{Class, Error},
+};
+
+/// Where the host's own programs find the authorities they trust, by distribution.
+const SYSTEM_BUNDLES: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The certificates of a bundle that can be used.
+#[derive(Debug, Clone, Default)]
+pub struct Bundle {
+    /// The good ones, in order, without duplicates.
+    pub certificates: Vec<CertificateDer<'static>>,
+    /// How many blocks could not be read as a certificate.
+    pub skipped: usize,
+}
+
+impl Bundle {
+    /// Reads every block of a PEM text.
+    pub fn parse(pem: &[u8]) -> Self {
+        let pem = pem.strip_prefix(b"\xef\xbb\xbf").unwrap_or(pem);
+        let unglued;
+        let mut rest = if pem.windows(10).any(|w| w == b"----------") {
+            unglued = String::from_utf8_lossy(pem).replace("----------BEGIN", "-----\n-----BEGIN");
+            unglued.as_bytes()
+        } else {
+            pem
+        };
+        let mut bundle = Self::default();
+        for block in rustls_pemfile::certs(&mut rest) {
+            match block
+                .ok()
+                .filter(|der| RootCertStore::empty().add(der.clone()).is_ok())
+            {
+                Some(der) if !bundle.certificates.contains(&der) => bundle.certificates.push(der),
+                Some(_) => {}
+                None => bundle.skipped += 1,
+            }
+        }
+        bundle
+    }
+
+    /// A client's own chain: every block, in the order the server is to see them. Whether they can be used is decided
+    /// together with the key.
+    pub(super) fn parse_chain(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+        rustls_pemfile::certs(&mut &*pem).flatten().collect()
+    }
+
+    /// The first bundle of the host that there is, and its path.
+    pub(super) fn system() -> Result<(Vec<u8>, &'static str), Error> {
+        let found = SYSTEM_BUNDLES
+            .iter()
+            .find_map(|path| Some((fs::read(Path::new(path)).ok()?, *path)));
+        found.ok_or_else(|| {
+            let message = "the kubeconfig names no certificate-authority and this host has no bundle of its own; \
+                           set certificate-authority to the cluster's ca.crt";
+            Error::new(Class::Trust, message)
+        })
+    }
+
+    /// The certificates as the TLS library wants them, or an error that says what the bundle holds instead.
+    pub(super) fn roots(&self, from: &str) -> Result<RootCertStore, Error> {
+        let mut roots = RootCertStore::empty();
+        for der in &self.certificates {
+            // Each was accepted once already.
+            let _ = roots.add(der.clone());
+        }
+        if roots.is_empty() {
+            let message = match self.skipped {
+                0 => format!("CA bundle {from} holds no certificate; put the cluster's ca.crt there"),
+                n => format!(
+                    "CA bundle {from} holds no good certificate ({n} unreadable); put the cluster's ca.crt there"
+                ),
+            };
+            return Err(Error::new(Class::Trust, message));
+        }
+        Ok(roots)
+    }
+
+    /// What it holds, for a message: `"kubernetes" (until 2035-01-01T00:00:00Z) and 1 more`.
+    pub(super) fn describe(&self) -> String {
+        let mut text = String::new();
+        for (i, der) in self.certificates.iter().take(3).enumerate() {
+            let shown = Certificate::read(der).map_or("(odd certificate)".to_owned(), |c| c.to_string());
+            let _ = write!(text, "{}{shown}", if i == 0 { "" } else { ", " });
+        }
+        if self.certificates.len() > 3 {
+            let _ = write!(text, " and {} more", self.certificates.len() - 3);
+        }
+        if self.skipped > 0 {
+            let _ = write!(text, ", {} unreadable", self.skipped);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evergreen_test_support::pki::Authority;
+
+    use super::*;
+
+    fn read(pem: &str) -> (usize, usize) {
+        let bundle = Bundle::parse(pem.as_bytes());
+        (bundle.certificates.len(), bundle.skipped)
+    }
+
+    #[test]
+    fn good_blocks_are_kept_whatever_stands_around_them() {
+        let (a, b) = (Authority::new("a"), Authority::new("b"));
+        let (a, b) = (a.pem(), b.pem());
+        let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let not_base64 = "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n";
+        let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        for (what, pem, good_and_bad) in [
+            ("two", format!("{a}{b}"), (2, 0)),
+            ("a duplicate", format!("{a}{b}{a}"), (2, 0)),
+            ("a bad block first", format!("{bad}{a}"), (1, 1)),
+            (
+                "a block that is not base64 between",
+                format!("{a}{not_base64}{b}"),
+                (2, 1),
+            ),
+            ("a key", format!("{key}{a}"), (1, 0)),
+            ("a byte order mark", format!("\u{feff}{a}{b}"), (2, 0)),
+            ("glued blocks", format!("{}{b}", a.trim_end()), (2, 0)),
+            (
+                "line ends of another system",
+                format!("{a}{b}").replace('\n', "\r\n"),
+                (2, 0),
+            ),
+            (
+                "text around",
+                format!("# the old one\n{a}\n\n# the new one\n{b}the end"),
+                (2, 0),
+            ),
+            ("no line end at the end", a.trim_end().to_owned(), (1, 0)),
+            ("nothing good", format!("{bad}{key}"), (0, 1)),
+            ("nothing", "not a bundle".to_owned(), (0, 0)),
+        ] {
+            assert_eq!(read(&pem), good_and_bad, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_bundle_with_nothing_good_is_an_error_that_counts() {
+        let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let error = Bundle::parse(format!("{bad}{bad}").as_bytes())
+            .roots("/x/ca.crt")
+            .unwrap_err();
+        assert_eq!(error.class, Class::Trust);
+        assert_eq!(
+            error.to_string(),
+            "CA bundle /x/ca.crt holds no good certificate (2 unreadable); put the cluster's ca.crt there"
+        );
+    }
+}

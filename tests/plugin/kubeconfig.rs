@@ -1,0 +1,216 @@
+//! A kubeconfig leads to the API server, or to a message that names the file and what to do.
+
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use evergreen_cni::kube::Class;
+use serde_json::json;
+
+use crate::node::{ACCOUNT, Node, open};
+
+#[test]
+fn the_installers_kubeconfig_leads_to_the_pod_by_one_connection_and_one_request() {
+    let node = Node::new();
+    let pod = node.ask().unwrap();
+    assert_eq!(pod.containers[0].name, "linkerd-proxy");
+    let seen = node.api.requests();
+    assert_eq!((seen.len(), node.api.connections()), (1, 1), "{seen:#?}");
+    assert_eq!(seen[0].user.as_deref(), Some(ACCOUNT));
+    assert!(
+        seen[0].query.starts_with("resourceVersion=0&timeout="),
+        "{seen:#?}"
+    );
+    assert!(
+        seen[0]
+            .header("user-agent")
+            .unwrap()
+            .starts_with("evergreen-cni/"),
+        "{seen:#?}"
+    );
+    assert_eq!(seen[0].header("accept"), Some("application/json"));
+    assert_eq!(seen[0].header("accept-encoding"), None);
+}
+
+#[test]
+fn a_second_question_goes_over_the_same_connection() {
+    let node = Node::new();
+    node.api
+        .put_namespace("shop", json!({"config.linkerd.io/proxy-uid": "7"}));
+    let service = json!({"kind": "Service", "apiVersion": "v1", "spec": {"ports": [{"port": 443, "targetPort": 6443}]}});
+    node.api
+        .put("/api/v1/namespaces/default/services/kubernetes", service);
+    let mut client = node.client(Duration::from_secs(10)).unwrap();
+    client.pod("shop", "web-0", None).unwrap();
+    assert_eq!(
+        client.namespace("shop").unwrap().annotations["config.linkerd.io/proxy-uid"],
+        "7"
+    );
+    assert_eq!(client.api_service_ports().unwrap(), [443, 6443]);
+    assert_eq!((node.api.requests().len(), node.api.connections()), (3, 1));
+}
+
+#[test]
+fn every_form_of_address_leads_to_the_server() {
+    let node = Node::new();
+    let port = node.api.address().port();
+    let v6 = node.api.url_v6();
+    let v6_port = v6.rsplit_once(':').unwrap().1;
+    for server in [
+        node.api.url(),
+        format!("{}/", node.api.url()),
+        format!("127.0.0.1:{port}"),
+        format!("https://localhost:{port}"),
+        v6.clone(),
+        format!("https://::1:{v6_port}"),
+    ] {
+        let cluster = json!({"server": server, "certificate-authority": node.path("ca.crt")});
+        node.write_kubeconfig(&node.with_cluster(cluster));
+        node.ask().unwrap_or_else(|e| panic!("{server}: {e}"));
+    }
+}
+
+#[test]
+fn a_server_may_go_by_another_name_than_its_address() {
+    let node = Node::new();
+    let by_name = node
+        .pki
+        .ca
+        .server_for(&["api.example.org"], evergreen_test_support::pki::CURRENT);
+    node.api.use_certificate(&by_name, node.pki.ca.pem());
+    let error = node.ask_within(Duration::from_secs(2)).unwrap_err();
+    assert_eq!(error.class, Class::Trust);
+    assert!(
+        error
+            .to_string()
+            .contains("set tls-server-name in the kubeconfig"),
+        "{error}"
+    );
+    let mut cluster = json!({"server": node.api.url(), "certificate-authority": "ca.crt"});
+    cluster["tls-server-name"] = "api.example.org".into();
+    node.write_kubeconfig(&node.with_cluster(cluster));
+    node.ask().unwrap();
+}
+
+#[test]
+fn a_server_is_not_looked_at_when_the_kubeconfig_says_so() {
+    let node = Node::new();
+    node.api.use_certificate(
+        &node
+            .pki
+            .second
+            .server_for(&["x"], evergreen_test_support::pki::EXPIRED),
+        "",
+    );
+    node.write_kubeconfig(
+        &node.with_cluster(json!({"server": node.api.url(), "insecure-skip-tls-verify": true})),
+    );
+    node.ask().unwrap();
+}
+
+#[test]
+fn authorities_may_stand_in_the_kubeconfig() {
+    let node = Node::new();
+    let data = STANDARD.encode(node.pki.ca.pem());
+    node.write_kubeconfig(
+        &node.with_cluster(json!({"server": node.api.url(), "certificate-authority-data": data})),
+    );
+    node.ask().unwrap();
+}
+
+#[test]
+fn headers_say_whom_we_act_as() {
+    let node = Node::new();
+    let user = json!({"tokenFile": "token", "as": "jane", "as-groups": ["dev", "ops"], "as-user-extra": {"s": ["v"]}});
+    node.write_kubeconfig(&node.with_user(user));
+    node.ask().unwrap();
+    let seen = &node.api.requests()[0];
+    let sent: Vec<_> = seen
+        .headers
+        .iter()
+        .filter(|(n, _)| n.starts_with("impersonate"))
+        .cloned()
+        .collect();
+    let header = |n: &str, v: &str| (n.to_owned(), v.to_owned());
+    assert_eq!(
+        sent,
+        [
+            header("impersonate-user", "jane"),
+            header("impersonate-group", "dev"),
+            header("impersonate-group", "ops"),
+            header("impersonate-extra-s", "v"),
+        ]
+    );
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_read_is_named_with_what_to_do() {
+    let node = Node::new();
+    let path = node.path("kubeconfig");
+    let says = |what: &str, class: Class, cure: &str| {
+        let error = match open(&path, Duration::from_secs(2)) {
+            Ok(_) => panic!("{what}: expected a failure"),
+            Err(error) => error,
+        };
+        assert_eq!(error.class, class, "{what}: {error}");
+        let error = error.to_string();
+        assert!(error.contains(path.to_str().unwrap()), "{what}: {error}");
+        assert!(error.contains(cure), "{what}: {error}");
+        error
+    };
+    fs::remove_file(&path).unwrap();
+    says(
+        "missing",
+        Class::Credential,
+        "does not exist; the installer writes it",
+    );
+    fs::create_dir(&path).unwrap();
+    says("a directory", Class::Credential, "is a directory");
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, "").unwrap();
+    says("empty", Class::Credential, "is empty; the installer writes it");
+    fs::write(&path, b"\xff\xfe").unwrap();
+    says("not text", Class::Kubeconfig, "is not text");
+    let mut two = node.kubeconfig();
+    two["contexts"][0]["name"] = "a".into();
+    two["clusters"] = json!([{"name": "a", "cluster": {}}, {"name": "b", "cluster": {}}]);
+    two["current-context"] = json!(null);
+    fs::write(&path, two.to_string()).unwrap();
+    says(
+        "two clusters and no current context",
+        Class::Kubeconfig,
+        "set current-context to one of \"a\"",
+    );
+}
+
+#[test]
+fn a_pipe_in_place_of_the_kubeconfig_does_not_hold_the_call_up() {
+    let node = Node::new();
+    fs::remove_file(node.path("kubeconfig")).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(node.path("kubeconfig"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let error = node.ask_within(Duration::from_secs(1)).unwrap_err();
+    assert!(error.to_string().contains("not a regular file"), "{error}");
+}
+
+#[test]
+fn a_kubeconfig_that_may_not_be_read_is_named() {
+    // Root may read everything, so that the message is shown by another file's refusal: /proc/self/mem cannot be read
+    // at its start.
+    let error = match open("/proc/self/mem".as_ref(), Duration::from_secs(1)) {
+        Ok(_) => panic!("expected a failure"),
+        Err(error) => error,
+    };
+    assert_eq!(error.class, Class::Credential);
+    assert!(
+        error
+            .to_string()
+            .contains("kubeconfig /proc/self/mem cannot be read"),
+        "{error}"
+    );
+    let node = Node::new();
+    fs::set_permissions(node.path("kubeconfig"), fs::Permissions::from_mode(0o000)).unwrap();
+    node.ask().unwrap();
+}
