@@ -1,6 +1,6 @@
 //! The one table from our failures to CNI codes.
 
-use crate::{call, intent, netconf};
+use crate::{call, intent, kube, netconf, netns, nft};
 use std::fmt;
 
 /// A CNI error code. 1 to 99 are the specification's (1.1.0, section "Error", and `pkg/types` of the reference
@@ -126,5 +126,27 @@ impl From<netconf::Error> for Failure {
 impl From<intent::Invalid> for Failure {
     fn from(invalid: intent::Invalid) -> Self {
         Self::new(Code::Pod, invalid.to_string())
+    }
+}
+
+impl From<netns::Error> for Failure {
+    fn from(error: netns::Error) -> Self {
+        Self::new(Code::Netns, error.to_string())
+    }
+}
+
+impl From<nft::Error> for Failure {
+    fn from(error: nft::Error) -> Self {
+        Self::new(Code::Rules, error.to_string())
+    }
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        let code = match error.class {
+            kube::Class::Kubeconfig | kube::Class::Credential => Code::Credentials,
+            _ => Code::Api,
+        };
+        Self::new(code, error.to_string())
     }
 }

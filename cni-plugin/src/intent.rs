@@ -12,6 +12,7 @@ use crate::{
     netconf::NetConf,
     ports::{Port, PortSet},
 };
+use std::fmt;
 
 pub use self::overrides::Invalid;
 
@@ -66,6 +67,41 @@ pub struct Redirect {
     pub skip_outbound: PortSet,
     /// Sources left alone on the way in.
     pub skip_sources: CidrSet,
+}
+
+impl fmt::Display for Redirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let families: Vec<&str> = self
+            .families
+            .iter()
+            .map(|family| if *family == Family::V4 { "4" } else { "6" })
+            .collect();
+        write!(
+            f,
+            "inbound={} outbound={} ip={}",
+            self.inbound_port,
+            self.outbound_port,
+            families.join(",")
+        )?;
+        for (key, number) in [("uid", self.proxy_uid), ("gid", self.proxy_gid)] {
+            if let Some(number) = number {
+                write!(f, " {key}={number}")?;
+            }
+        }
+        for (key, ports) in [
+            ("only_inbound", &self.inbound_only),
+            ("skip_inbound", &self.skip_inbound),
+            ("skip_outbound", &self.skip_outbound),
+        ] {
+            if !ports.is_empty() {
+                write!(f, " {key}=\"{ports}\"")?;
+            }
+        }
+        if !self.skip_sources.is_empty() {
+            write!(f, " skip_sources=\"{}\"", self.skip_sources)?;
+        }
+        Ok(())
+    }
 }
 
 /// What can be said of a pod from its name and the runtime's annotations alone.

@@ -1,11 +1,13 @@
 //! The mesh CNI plugin whose credentials never go stale.
 //!
 //! One call, in order: what the runtime asked (`call`), the configuration (`netconf`), the API server's word on the
-//! pod (`kube`), what follows from it (`intent`), the rules (`ruleset`), the kernel (`netns`, `nft`), the reply.
+//! pod (`decision`, `kube`), what follows from it (`intent`), the rules (`ruleset`), the kernel (`netns`, `nft`), the
+//! reply.
 
 pub mod call;
 pub mod cidr;
 pub mod deadline;
+pub mod decision;
 pub mod error;
 pub mod intent;
 pub mod iptables;
@@ -19,11 +21,19 @@ pub mod reply;
 pub mod ruleset;
 mod sys;
 
+mod rules;
+
 use crate::{
     call::{Call, Environment, Verb},
+    cidr::Family,
+    deadline::Deadline,
     error::{Code, Failure},
+    intent::Decision,
+    log::Log,
     netconf::{Envelope, NetConf},
+    netns::Netns,
     reply::Reply,
+    ruleset::Ruleset,
 };
 use std::io::Read;
 
@@ -49,7 +59,8 @@ pub fn run(env: Environment<'_>, stdin: &mut dyn Read) -> Reply {
         Ok(known) => known,
         Err(failure) => return Reply::failure(&failure, None),
     };
-    answer(&call, &envelope, version).unwrap_or_else(|failure| Reply::failure(&failure, Some(version)))
+    let netconf = NetConf::check(&envelope, version).map_err(Failure::from);
+    answer(&call, netconf).unwrap_or_else(|failure| Reply::failure(&failure, Some(version)))
 }
 
 /// Stdin's envelope and the protocol version that this command may be spoken in.
@@ -70,10 +81,127 @@ fn version_of<'a>(verb: &Verb, input: &'a [u8]) -> Result<(Envelope<'a>, &'stati
     Ok((envelope, version))
 }
 
-fn answer(call: &Call, envelope: &Envelope<'_>, version: &'static str) -> Result<Reply, Failure> {
-    let netconf = NetConf::check(envelope, version);
+fn answer(call: &Call, netconf: Result<NetConf<'_>, Failure>) -> Result<Reply, Failure> {
     match call.verb {
-        Verb::Add => Ok(Reply::result(netconf?.result())),
-        _ => Ok(Reply::nothing()),
+        Verb::Add => add(call, &netconf?),
+        Verb::Check => check(call, &netconf?),
+        Verb::Del => del(call, netconf.ok().as_ref()),
+        Verb::Status => status(netconf),
+        // Nothing of ours outlives a network namespace, so there is nothing to collect.
+        Verb::Gc | Verb::Version | Verb::Unknown(_) => Ok(Reply::nothing()),
+    }
+}
+
+/// ADD: the pod's TCP goes through its proxy, or the reason why not goes to the log.
+fn add(call: &Call, netconf: &NetConf<'_>) -> Result<Reply, Failure> {
+    let log = Log::new(netconf.log_level);
+    let deadline = Deadline::after(netconf.deadline);
+    let netns = namespace_of(call)?;
+    let reply = Reply::result(netconf.result());
+    match decide(call, netconf, netns.as_ref().ok(), deadline, log)? {
+        Decision::Skip(reason) => log.info(format_args!("add skipped: {reason}")),
+        Decision::Redirect(redirect) => {
+            let ruleset = Ruleset::build(&redirect);
+            if netconf.simulate {
+                log.info(format_args!("add simulated: {redirect}"));
+                return Ok(reply);
+            }
+            let done = rules::program(&netns?, &ruleset)?;
+            log.info(format_args!("add {done}: {redirect}"));
+        }
+    }
+    Ok(reply)
+}
+
+/// CHECK: the kernel holds what intent says now, or, when the API server cannot be asked, what it said at ADD.
+fn check(call: &Call, netconf: &NetConf<'_>) -> Result<Reply, Failure> {
+    if netconf.previous.is_none() {
+        return Err(Failure::new(Code::NetConf, "Required prevResult missing"));
+    }
+    let log = Log::new(netconf.log_level);
+    let deadline = Deadline::after(netconf.deadline);
+    let netns = namespace_of(call)?;
+    match decide(call, netconf, netns.as_ref().ok(), deadline, log) {
+        Ok(Decision::Skip(_)) => {}
+        Ok(Decision::Redirect(redirect)) => rules::compare(&netns?, Some(&Ruleset::build(&redirect)))?,
+        Err(failure) if failure.code == Code::Api || failure.code == Code::Credentials => {
+            log.warn(format_args!(
+                "check against the rules' own comments, because {}",
+                failure.msg
+            ));
+            rules::compare(&netns?, None)?;
+        }
+        Err(failure) => return Err(failure),
+    }
+    Ok(Reply::nothing())
+}
+
+/// DEL: needs no API server, no credential and no namespace; a namespace that lives on loses our tables.
+///
+/// Whatever goes wrong is logged and no more: an error would keep the pod from ending, and rules die with their
+/// namespace.
+fn del(call: &Call, netconf: Option<&NetConf<'_>>) -> Result<Reply, Failure> {
+    let log = netconf.map_or(Log::new(log::Level::Warn), |n| Log::new(n.log_level));
+    if call.netns.is_some()
+        && let Ok(netns) = namespace_of(call)?
+    {
+        match rules::remove(&netns) {
+            Ok(removed) => log.info(format_args!("del removed={removed}")),
+            Err(failure) => log.warn(format_args!("del left rules behind: {}", failure.msg)),
+        }
+    }
+    Ok(Reply::nothing())
+}
+
+/// STATUS: fails only for what would fail every ADD, since an error takes the whole node out of service. What may
+/// pass by itself (API server, credentials) is the installer's to report.
+fn status(netconf: Result<NetConf<'_>, Failure>) -> Result<Reply, Failure> {
+    let unusable = |msg: &str| Failure::new(Code::NotAvailable, msg);
+    match netconf {
+        Err(failure) => Err(unusable(&failure.msg)),
+        Ok(NetConf {
+            kubeconfig: Err(why), ..
+        }) => Err(unusable(why)),
+        Ok(_) => Ok(Reply::nothing()),
+    }
+}
+
+/// The call's network namespace. Our own is refused before anything is touched; one that cannot be opened is an
+/// error only to whoever needs it, which a pod that is passed on does not.
+fn namespace_of(call: &Call) -> Result<Result<Netns, netns::Error>, Failure> {
+    let netns = Netns::open(call.netns.as_deref().unwrap_or("".as_ref()));
+    let own = netns.as_ref().is_ok_and(|n| n.is_own().unwrap_or(false));
+    if own && !call.netns_may_be_own {
+        return Err(Failure::new(
+            Code::Netns,
+            "plugin's netns and netns from CNI_NETNS should not be the same",
+        ));
+    }
+    Ok(netns)
+}
+
+fn decide(
+    call: &Call,
+    netconf: &NetConf<'_>,
+    netns: Option<&Netns>,
+    deadline: Deadline,
+    log: Log,
+) -> Result<Decision, Failure> {
+    let Some(pod) = call.pod()? else {
+        return Ok(Decision::Skip("not a Kubernetes pod"));
+    };
+    let families = families(call, netconf, netns);
+    decision::decide(netconf, &pod, &families, deadline, log)
+        .map_err(|failure| failure.about(format_args!("pod {pod}")))
+}
+
+/// The families of the pod's addresses: what the previous plugin reports, else what the interface has.
+fn families(call: &Call, netconf: &NetConf<'_>, netns: Option<&Netns>) -> Vec<Family> {
+    match &netconf.previous {
+        Some(previous) if !previous.families.is_empty() => previous.families.clone(),
+        _ => netns
+            .and_then(|n| n.families(&call.ifname).ok())
+            .map(|f| f.addressed)
+            .unwrap_or_default(),
     }
 }

@@ -20,6 +20,9 @@ use std::{borrow::Cow, fmt, net::IpAddr, path::PathBuf, time::Duration};
 /// (containerd since 1.5.0, CRI-O since 1.29.0).
 pub const POD_ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
+/// The time for a whole call when the configuration does not say.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
+
 /// What the installer replaces in a template by the kubeconfig's path.
 const KUBECONFIG_PLACEHOLDER: &str = "__KUBECONFIG_FILEPATH__";
 
@@ -269,7 +272,7 @@ struct Seconds(f64);
 
 impl Default for Seconds {
     fn default() -> Self {
-        Self(10.0)
+        Self(DEFAULT_DEADLINE.as_secs_f64())
     }
 }
 

@@ -55,15 +55,18 @@ fn get(address: &str, ca: &str, token: &str, path: &str) -> Result<(), Box<dyn E
     let mut stream = StreamOwned::new(session, stream);
     let token = fs::read_to_string(token)?;
     let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\r\n",
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\n\r\n",
         token.trim()
     );
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::with_capacity(32 * 1024);
-    if let Err(error) = stream.read_to_end(&mut answer)
-        && error.kind() != io::ErrorKind::UnexpectedEof
-    {
-        return Err(error.into());
+    let mut piece = [0; 16 * 1024];
+    // The server keeps the connection, so the length alone says where the answer ends.
+    while !is_whole(&answer) {
+        match stream.read(&mut piece)? {
+            0 => break,
+            n => answer.extend_from_slice(&piece[..n]),
+        }
     }
     if answer.starts_with(b"HTTP/1.1 200 ") {
         return Ok(());
@@ -73,6 +76,18 @@ fn get(address: &str, ca: &str, token: &str, path: &str) -> Result<(), Box<dyn E
         String::from_utf8_lossy(&answer[..answer.len().min(200)])
     )
     .into())
+}
+
+fn is_whole(answer: &[u8]) -> bool {
+    let Some(end) = answer.windows(4).position(|w| w == b"\r\n\r\n") else {
+        return false;
+    };
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    match head.split("content-length:").nth(1).and_then(|rest| rest.split_whitespace().next()) {
+        Some(length) => length.parse::<usize>().is_ok_and(|n| answer.len() >= end + 4 + n),
+        // Chunked, as the API server sends what is not small; the last chunk is empty.
+        None => answer.ends_with(b"\r\n0\r\n\r\n"),
+    }
 }
 
 /// Prints one line: wall ns, user+system µs, peak resident KiB, exit code. The program's own stdout goes to stderr.

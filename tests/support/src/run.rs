@@ -6,7 +6,7 @@ use std::{
     ffi::{OsStr, OsString},
     fmt,
     io::Write,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Output, Stdio},
     thread,
 };
@@ -15,6 +15,7 @@ use std::{
 #[derive(Debug, Clone)]
 pub struct CniCall {
     binary: PathBuf,
+    arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     stdin: Vec<u8>,
 }
@@ -51,12 +52,8 @@ pub fn binary(name: &str) -> PathBuf {
 impl CniCall {
     /// A call of `verb` with all that the protocol requires, for a sandbox at `netns`.
     pub fn new(binary: impl Into<PathBuf>, verb: &str, netns: impl AsRef<OsStr>) -> Self {
-        let call = Self {
-            binary: binary.into(),
-            environment: Vec::new(),
-            stdin: Vec::new(),
-        };
-        call.env("CNI_COMMAND", verb)
+        Self::bare(binary)
+            .env("CNI_COMMAND", verb)
             .env("CNI_CONTAINERID", "test-container")
             .env("CNI_NETNS", netns)
             .env("CNI_IFNAME", "eth0")
@@ -67,9 +64,17 @@ impl CniCall {
     pub fn bare(binary: impl Into<PathBuf>) -> Self {
         Self {
             binary: binary.into(),
+            arguments: Vec::new(),
             environment: Vec::new(),
             stdin: Vec::new(),
         }
+    }
+
+    /// Adds an argument, for programs that take some.
+    #[must_use]
+    pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
     }
 
     /// Sets a variable, replacing an earlier value.
@@ -106,13 +111,15 @@ impl CniCall {
         self
     }
 
-    /// The command that this call would run, for tests that run it under something else.
-    pub fn command(&self, under: Option<&Path>) -> Command {
-        let mut command = match under {
-            Some(wrapper) => Command::new(wrapper),
-            None => Command::new(&self.binary),
-        };
-        command.env_clear().envs(self.environment.iter().cloned());
+    /// The command that this call runs, behind the words of another one, such as `strace -f`.
+    pub fn command_under(&self, words: &[&OsStr]) -> Command {
+        let mut words = words.iter().copied().chain([self.binary.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command
+            .args(words)
+            .args(&self.arguments)
+            .env_clear()
+            .envs(self.environment.iter().cloned());
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -122,10 +129,15 @@ impl CniCall {
 
     /// Runs it to its end.
     pub fn run(&self) -> Result<CniReply> {
+        self.run_under(&[])
+    }
+
+    /// Runs it to its end behind the words of another command.
+    pub fn run_under(&self, words: &[&OsStr]) -> Result<CniReply> {
         let mut child = self
-            .command(None)
+            .command_under(words)
             .spawn()
-            .with_context(|| format!("starting {}", self.binary.display()))?;
+            .with_context(|| format!("starting {self}"))?;
         let mut pipe = child.stdin.take().context("no pipe to stdin")?;
         // On a thread of its own: a plugin may answer without reading, or read while it writes.
         let output = thread::scope(|scope| {

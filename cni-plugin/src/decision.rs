@@ -1,0 +1,115 @@
+//! From a pod's name to what should happen to it: what is at hand, the API server, and what stands in for it.
+
+use crate::{
+    call::PodName,
+    cidr::Family,
+    deadline::Deadline,
+    error::{Code, Failure},
+    intent::{self, Decision, Facts, Glance},
+    kube::{self, Client, pod::Pod},
+    log::Log,
+    netconf::NetConf,
+    ports::{Port, PortSet},
+};
+
+/// Decides about a pod whose addresses are of `families` (empty when nothing shows them).
+///
+/// Credentials are read and the API server is asked in here and nowhere else, once for each call at most.
+pub fn decide(
+    netconf: &NetConf<'_>,
+    pod: &PodName,
+    families: &[Family],
+    deadline: Deadline,
+    log: Log,
+) -> Result<Decision, Failure> {
+    let stand_in = match intent::glance(netconf, &pod.namespace) {
+        Glance::Pass(reason) => return Ok(Decision::Skip(reason)),
+        Glance::Marked | Glance::Unknown => netconf.annotations.is_some() && netconf.annotations_decide,
+    };
+    // With the annotations in reserve there is no need to wait for the API server to the end.
+    let deadline = if stand_in { deadline.share(4) } else { deadline };
+    match ask(netconf, pod, families, deadline, log) {
+        Err(Unanswered::ApiServer(error)) if stand_in && error.cannot_be_asked() => {
+            log.warn(format_args!(
+                "pod={pod} decided by the runtime's annotations, because {error}"
+            ));
+            Ok(intent::decide_by_annotations(netconf, families)?)
+        }
+        Err(Unanswered::ApiServer(error)) => Err(error.into()),
+        Err(Unanswered::Failed(failure)) => Err(failure),
+        Ok(decision) => Ok(decision),
+    }
+}
+
+/// Why there is no decision from the API server's word.
+enum Unanswered {
+    ApiServer(kube::Error),
+    Failed(Failure),
+}
+
+impl From<kube::Error> for Unanswered {
+    fn from(error: kube::Error) -> Self {
+        Self::ApiServer(error)
+    }
+}
+
+impl From<intent::Invalid> for Unanswered {
+    fn from(invalid: intent::Invalid) -> Self {
+        Self::Failed(invalid.into())
+    }
+}
+
+/// Reads the credentials, asks for the pod and for what else can matter to it, and decides.
+fn ask(
+    netconf: &NetConf<'_>,
+    name: &PodName,
+    families: &[Family],
+    deadline: Deadline,
+    log: Log,
+) -> Result<Decision, Unanswered> {
+    let path = netconf.kubeconfig.as_deref();
+    let path = path.map_err(|why| Unanswered::Failed(Failure::new(Code::NetConf, *why)))?;
+    let mut client = Client::open(path, deadline, log)?;
+    let pod = client.pod(&name.namespace, &name.name, name.uid.as_deref())?;
+    let namespace = match intent::asks_namespace(&pod) {
+        true => optional(client.namespace(&name.namespace), "namespace", log)?,
+        false => None,
+    };
+    let service_ports = match intent::asks_service(&pod) {
+        true => optional(client.api_service_ports(), "service default/kubernetes", log)?,
+        false => None,
+    };
+    let service_ports: Option<PortSet> =
+        service_ports.map(|ports| ports.into_iter().filter_map(Port::new).collect());
+    let facts = Facts {
+        pod: &pod,
+        namespace: namespace.as_ref().map(|n| &n.annotations),
+        service_ports: service_ports.as_ref(),
+    };
+    let decision = intent::decide(netconf, facts, families)?;
+    warn_of_shared_user(&pod, name, &decision, log);
+    Ok(decision)
+}
+
+/// What the credential may but need not be allowed to read: a refusal is noted and lived with.
+fn optional<T>(answer: Result<T, kube::Error>, what: &str, log: Log) -> Result<Option<T>, kube::Error> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.class, kube::Class::Forbidden | kube::Class::NotFound) => {
+            log.info(format_args!("{what} left out: {error}"));
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn warn_of_shared_user(pod: &Pod, name: &PodName, decision: &Decision, log: Log) {
+    let Decision::Redirect(redirect) = decision else {
+        return;
+    };
+    for container in intent::shares_proxy_user(pod, redirect) {
+        log.warn(format_args!(
+            "pod={name} container={container} runs as the proxy's user: what it sends leaves the mesh"
+        ));
+    }
+}
