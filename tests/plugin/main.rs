@@ -1,7 +1,9 @@
 //! The plugin from outside: environment and stdin in, one JSON document, an exit code and the kernel's rules out.
 
 mod credentials;
+mod iptables;
 mod kubeconfig;
 mod nft;
 mod node;
+mod packets;
 mod ruleset;

@@ -212,7 +212,7 @@ fn a_change_by_others_is_found_and_named() {
 }
 
 /// The rules linkerd-cni writes with `iptables-mode: nft` and the chart's values.
-fn program_as_linkerd_cni(namespace: &Namespace) {
+pub(crate) fn program_as_linkerd_cni(namespace: &Namespace) {
     for restore in ["iptables-nft-restore", "ip6tables-nft-restore"] {
         namespace.command_with_input(
             restore,
@@ -234,7 +234,7 @@ fn at(address: &str, port: u16) -> SocketAddr {
 }
 
 /// Asserts that what leaves and enters the pod ends at the proxy, which can tell where it was to go.
-fn assert_redirected(wire: &Wire) {
+pub(crate) fn assert_redirected(wire: &Wire) {
     let _proxy = Listener::new(
         &wire.pod,
         &[

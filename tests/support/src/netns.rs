@@ -279,21 +279,26 @@ impl Wire {
 impl Listener {
     /// Listens on all the addresses, on TCP and on UDP.
     pub fn new(namespace: &Namespace, addresses: &[SocketAddr]) -> Self {
+        Self::on(namespace, addresses, addresses)
+    }
+
+    /// Listens on some addresses on TCP, on some on UDP.
+    pub fn on(namespace: &Namespace, tcp: &[SocketAddr], udp: &[SocketAddr]) -> Self {
         let (stop, stopped) = UnixStream::pair().expect("a pair of sockets");
-        let sockets = namespace.run(|| {
-            addresses
-                .iter()
-                .map(|address| Ok((TcpListener::bind(address)?, UdpSocket::bind(address)?)))
-                .collect::<io::Result<Vec<_>>>()
+        let sockets = namespace.run(|| -> io::Result<_> {
+            let tcp: io::Result<Vec<_>> = tcp.iter().map(TcpListener::bind).collect();
+            let udp: io::Result<Vec<_>> = udp.iter().map(UdpSocket::bind).collect();
+            Ok((tcp?, udp?))
         });
-        let sockets =
-            sockets.unwrap_or_else(|e| panic!("cannot listen on {addresses:?} in {namespace}: {e}"));
-        for (tcp, udp) in &sockets {
-            // A client may be gone between poll and accept; the thread must not wait for the next one.
-            tcp.set_nonblocking(true).expect("a socket of ours");
-            udp.set_nonblocking(true).expect("a socket of ours");
+        let (tcp, udp) = sockets.unwrap_or_else(|e| panic!("cannot listen on {tcp:?} in {namespace}: {e}"));
+        // A client may be gone between poll and accept; the thread must not wait for the next one.
+        for socket in &tcp {
+            socket.set_nonblocking(true).expect("a socket of ours");
         }
-        let thread = thread::spawn(move || serve(&stopped, &sockets));
+        for socket in &udp {
+            socket.set_nonblocking(true).expect("a socket of ours");
+        }
+        let thread = thread::spawn(move || serve(&stopped, &tcp, &udp));
         Self {
             stop,
             thread: Some(thread),
@@ -310,21 +315,25 @@ impl Drop for Listener {
     }
 }
 
-fn serve(stopped: &UnixStream, sockets: &[(TcpListener, UdpSocket)]) {
+fn serve(stopped: &UnixStream, tcp: &[TcpListener], udp: &[UdpSocket]) {
     let mut polled = vec![stopped.as_fd()];
-    polled.extend(sockets.iter().flat_map(|(tcp, udp)| [tcp.as_fd(), udp.as_fd()]));
+    polled.extend(tcp.iter().map(AsFd::as_fd));
+    polled.extend(udp.iter().map(AsFd::as_fd));
     loop {
         let ready = sys::wait_readable(&polled).expect("poll on sockets of ours");
         if ready[0] {
             return;
         }
-        for (i, (tcp, udp)) in sockets.iter().enumerate() {
-            if ready[1 + 2 * i] {
-                let _ = answer_tcp(tcp);
-            }
-            if ready[2 + 2 * i] {
-                let _ = answer_udp(udp);
-            }
+        // A client that gave up is no reason to stop.
+        for (socket, _) in tcp.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            let _ = answer_tcp(socket);
+        }
+        for (socket, _) in udp
+            .iter()
+            .zip(&ready[1 + tcp.len()..])
+            .filter(|(_, ready)| **ready)
+        {
+            let _ = answer_udp(socket);
         }
     }
 }
