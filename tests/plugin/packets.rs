@@ -115,8 +115,10 @@ fn port_edges(lists: &[&str]) -> BTreeSet<u16> {
     edges
 }
 
+/// The edges of each subnet, but for the pod's own addresses: from those nobody else can come.
 fn source_edges(configuration: &Configuration) -> BTreeSet<IpAddr> {
-    configuration.skip_sources.split(',').flat_map(edges).collect()
+    let sources = configuration.skip_sources.split(',').flat_map(edges);
+    sources.filter(|source| !POD.map(ip).contains(source)).collect()
 }
 
 // === The world they are tried in ===
@@ -130,14 +132,17 @@ struct World {
 impl World {
     fn new(configuration: &Configuration, probes: &[Probe]) -> Self {
         let wire = Wire::new();
-        let mut routes = String::new();
+        // Sources that the peer does not own yet: beside it on the wire by an address, elsewhere by a route.
+        let mut lines = String::new();
         for source in source_edges(configuration) {
-            // Not the pod's own addresses, nor the peer's, which it has already.
-            if !POD.contains(&source.to_string().as_str()) {
-                let _ = writeln!(routes, "route replace local {source} dev lo");
+            let text = source.to_string();
+            if text.starts_with("fd77:") {
+                let _ = writeln!(lines, "address replace {text}/128 dev eth0 nodad");
+            } else {
+                let _ = writeln!(lines, "route replace local {text} dev lo");
             }
         }
-        wire.peer.ip(&routes);
+        wire.peer.ip(&lines);
         let any = |port| [at("0.0.0.0", port), at("::", port)];
         let ends = |inside: bool| -> Vec<SocketAddr> {
             let ends = probes

@@ -220,8 +220,8 @@ pub(super) const CONFIGURATIONS: [Configuration; 41] = [
         ..USUAL
     },
     Configuration {
-        name: "the peer's own subnets",
-        skip_sources: "192.0.2.0/30,fd77::/64",
+        name: "the peer itself",
+        skip_sources: "192.0.2.0/31,fd77::/127",
         ..USUAL
     },
     Configuration {
