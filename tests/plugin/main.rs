@@ -7,3 +7,4 @@ mod nft;
 mod node;
 mod packets;
 mod ruleset;
+mod ruleset_texts;

@@ -1,0 +1,55 @@
+//! Netconf and pod in, the kernel's rules out, as files that a reader can follow: `tests/fixtures/rulesets/CASE` holds
+//! `netconf.json` and `pod.json`, and what `nft list ruleset` shows afterwards in `rules.nft`.
+
+use crate::node::Node;
+use evergreen_cni::ruleset::Ruleset;
+use evergreen_test_support::{netns::Namespace, run::CniCall};
+use serde_json::Value;
+use std::{fs, path::Path};
+
+#[test]
+fn every_netconf_and_pod_comes_to_the_rules_beside_them() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/rulesets");
+    let node = Node::new();
+    let mut cases: Vec<_> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    cases.sort();
+    assert!(cases.len() >= 7, "{cases:?}");
+    for case in cases {
+        let read = |name: &str| fs::read_to_string(case.join(name)).unwrap_or_default();
+        let (netconf, pod) = (read("netconf.json"), read("pod.json"));
+        let pod: Value = serde_json::from_str(&pod).unwrap();
+        node.api.put_pod("shop", "web-0", pod);
+        let kubeconfig = node.path("kubeconfig");
+        let netconf = netconf.replace("__KUBECONFIG_FILEPATH__", kubeconfig.to_str().unwrap());
+
+        let namespace = Namespace::new();
+        let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), "ADD", namespace.path());
+        call.pod("shop", "web-0")
+            .stdin(netconf.clone())
+            .succeed()
+            .unwrap_or_else(|e| panic!("{}: {e:#}", case.display()));
+        let found = namespace.nft_list();
+        assert!(
+            found == read("rules.nft"),
+            "{} has\n{}\nbut the kernel has\n{found}",
+            case.display(),
+            read("rules.nft")
+        );
+
+        let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), "CHECK", namespace.path());
+        call.pod("shop", "web-0")
+            .stdin(netconf)
+            .succeed()
+            .unwrap_or_else(|e| panic!("{}: {e:#}", case.display()));
+        // The sum in the comments is part of the text: it must not change between versions, or CHECK without the API
+        // server would find every older pod changed.
+        namespace
+            .run(evergreen_cni::nft::read)
+            .map(|found: Ruleset| found.is_whole())
+            .unwrap()
+            .unwrap();
+    }
+}
