@@ -1,6 +1,6 @@
 //! The one table from our failures to CNI codes.
 
-use crate::{call, intent, kube, netconf, netns, nft};
+use crate::{call, intent, iptables, kube, netconf, netns, nft};
 use std::fmt;
 
 /// A CNI error code. 1 to 99 are the specification's (1.1.0, section "Error", and `pkg/types` of the reference
@@ -120,6 +120,12 @@ impl From<netconf::Error> for Failure {
             msg: error.to_string(),
             details: error.details(),
         }
+    }
+}
+
+impl From<iptables::Error> for Failure {
+    fn from(error: iptables::Error) -> Self {
+        Self::new(Code::Rules, error.to_string())
     }
 }
 

@@ -15,7 +15,8 @@ pub mod kubeconfig;
 pub mod pod;
 mod resolver;
 mod retry;
-mod source;
+pub mod review;
+pub mod source;
 mod status;
 mod tls;
 pub mod trust;
@@ -25,4 +26,5 @@ pub use self::{
     error::{Class, Error},
     kubeconfig::Kubeconfig,
     pod::{Namespace, Pod},
+    source::{Secret, Source},
 };

@@ -29,6 +29,7 @@ use crate::{
     deadline::Deadline,
     error::{Code, Failure},
     intent::Decision,
+    iptables::Tools,
     log::Log,
     netconf::{Envelope, NetConf},
     netns::Netns,
@@ -36,6 +37,9 @@ use crate::{
     ruleset::Ruleset,
 };
 use std::io::Read;
+
+/// The interface whose address is the pod's: containerd and CRI-O name it so, and Multus calls others otherwise.
+const PRIMARY: &str = "eth0";
 
 /// One CNI call. The checks come in the reference library's order: environment, stdin, command, version, our own.
 pub fn run(env: Environment<'_>, stdin: &mut dyn Read) -> Reply {
@@ -60,7 +64,7 @@ pub fn run(env: Environment<'_>, stdin: &mut dyn Read) -> Reply {
         Err(failure) => return Reply::failure(&failure, None),
     };
     let netconf = NetConf::check(&envelope, version).map_err(Failure::from);
-    answer(&call, netconf).unwrap_or_else(|failure| Reply::failure(&failure, Some(version)))
+    answer(&call, netconf, env).unwrap_or_else(|failure| Reply::failure(&failure, Some(version)))
 }
 
 /// Stdin's envelope and the protocol version that this command may be spoken in.
@@ -81,11 +85,21 @@ fn version_of<'a>(verb: &Verb, input: &'a [u8]) -> Result<(Envelope<'a>, &'stati
     Ok((envelope, version))
 }
 
-fn answer(call: &Call, netconf: Result<NetConf<'_>, Failure>) -> Result<Reply, Failure> {
+fn answer(
+    call: &Call,
+    netconf: Result<NetConf<'_>, Failure>,
+    env: Environment<'_>,
+) -> Result<Reply, Failure> {
+    let path = env("PATH").unwrap_or_default();
+    let tools = Tools {
+        mode: netconf.as_ref().map(|n| n.iptables_mode).unwrap_or_default(),
+        path: &path.to_string_lossy(),
+        deadline: Deadline::after(netconf.as_ref().map_or(netconf::DEFAULT_DEADLINE, |n| n.deadline)),
+    };
     match call.verb {
-        Verb::Add => add(call, &netconf?),
-        Verb::Check => check(call, &netconf?),
-        Verb::Del => del(call, netconf.ok().as_ref()),
+        Verb::Add => add(call, &netconf?, tools),
+        Verb::Check => check(call, &netconf?, tools),
+        Verb::Del => del(call, netconf.ok().as_ref(), tools),
         Verb::Status => status(netconf),
         // Nothing of ours outlives a network namespace, so there is nothing to collect.
         Verb::Gc | Verb::Version | Verb::Unknown(_) => Ok(Reply::nothing()),
@@ -93,12 +107,11 @@ fn answer(call: &Call, netconf: Result<NetConf<'_>, Failure>) -> Result<Reply, F
 }
 
 /// ADD: the pod's TCP goes through its proxy, or the reason why not goes to the log.
-fn add(call: &Call, netconf: &NetConf<'_>) -> Result<Reply, Failure> {
+fn add(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Result<Reply, Failure> {
     let log = Log::new(netconf.log_level);
-    let deadline = Deadline::after(netconf.deadline);
     let netns = namespace_of(call)?;
     let reply = Reply::result(netconf.result());
-    match decide(call, netconf, netns.as_ref().ok(), deadline, log)? {
+    match decide(call, netconf, netns.as_ref().ok(), tools.deadline, log)? {
         Decision::Skip(reason) => log.info(format_args!("add skipped: {reason}")),
         Decision::Redirect(redirect) => {
             let ruleset = Ruleset::build(&redirect);
@@ -106,7 +119,15 @@ fn add(call: &Call, netconf: &NetConf<'_>) -> Result<Reply, Failure> {
                 log.info(format_args!("add simulated: {redirect}"));
                 return Ok(reply);
             }
-            let done = rules::program(&netns?, &ruleset)?;
+            let netns = netns?;
+            if call.ifname != PRIMARY && rules::exist(&netns)? {
+                log.info(format_args!(
+                    "add skipped: the pod's rules are there, {} is one more interface",
+                    call.ifname
+                ));
+                return Ok(reply);
+            }
+            let done = rules::program(&netns, &ruleset, tools, log)?;
             log.info(format_args!("add {done}: {redirect}"));
         }
     }
@@ -114,22 +135,21 @@ fn add(call: &Call, netconf: &NetConf<'_>) -> Result<Reply, Failure> {
 }
 
 /// CHECK: the kernel holds what intent says now, or, when the API server cannot be asked, what it said at ADD.
-fn check(call: &Call, netconf: &NetConf<'_>) -> Result<Reply, Failure> {
+fn check(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Result<Reply, Failure> {
     if netconf.previous.is_none() {
         return Err(Failure::new(Code::NetConf, "Required prevResult missing"));
     }
     let log = Log::new(netconf.log_level);
-    let deadline = Deadline::after(netconf.deadline);
     let netns = namespace_of(call)?;
-    match decide(call, netconf, netns.as_ref().ok(), deadline, log) {
+    match decide(call, netconf, netns.as_ref().ok(), tools.deadline, log) {
         Ok(Decision::Skip(_)) => {}
-        Ok(Decision::Redirect(redirect)) => rules::compare(&netns?, Some(&Ruleset::build(&redirect)))?,
+        Ok(Decision::Redirect(redirect)) => rules::compare(&netns?, Some(&Ruleset::build(&redirect)), tools)?,
         Err(failure) if failure.code == Code::Api || failure.code == Code::Credentials => {
             log.warn(format_args!(
                 "check against the rules' own comments, because {}",
                 failure.msg
             ));
-            rules::compare(&netns?, None)?;
+            rules::compare(&netns?, None, tools)?;
         }
         Err(failure) => return Err(failure),
     }
@@ -140,17 +160,29 @@ fn check(call: &Call, netconf: &NetConf<'_>) -> Result<Reply, Failure> {
 ///
 /// Whatever goes wrong is logged and no more: an error would keep the pod from ending, and rules die with their
 /// namespace.
-fn del(call: &Call, netconf: Option<&NetConf<'_>>) -> Result<Reply, Failure> {
+fn del(call: &Call, netconf: Option<&NetConf<'_>>, tools: Tools<'_>) -> Result<Reply, Failure> {
     let log = netconf.map_or(Log::new(log::Level::Warn), |n| Log::new(n.log_level));
-    if call.netns.is_some()
-        && let Ok(netns) = namespace_of(call)?
-    {
-        match rules::remove(&netns) {
+    let netns = if call.netns.is_some() {
+        namespace_of(call)?.ok()
+    } else {
+        None
+    };
+    match netns {
+        Some(netns) if outlives_primary(call, &netns) => {
+            log.info(format_args!("del skipped: {} is one more interface", call.ifname));
+        }
+        Some(netns) => match rules::remove(&netns, tools) {
             Ok(removed) => log.info(format_args!("del removed={removed}")),
             Err(failure) => log.warn(format_args!("del left rules behind: {}", failure.msg)),
-        }
+        },
+        None => {}
     }
     Ok(Reply::nothing())
+}
+
+/// True when another interface than the primary goes, and the primary is still there: the rules are its.
+fn outlives_primary(call: &Call, netns: &Netns) -> bool {
+    call.ifname != PRIMARY && netns.families(PRIMARY).is_ok_and(|f| !f.addressed.is_empty())
 }
 
 /// STATUS: fails only for what would fail every ADD, since an error takes the whole node out of service. What may

@@ -1,8 +1,4 @@
 //! Another network namespace: opened, looked at, and entered by a closure on a thread that ends there.
-//!
-//! Also the home of this crate's `unsafe`, in [`sys`]: namespaces and the netlink socket are all it is needed for.
-
-pub(crate) mod sys;
 
 use std::{
     any::Any,
@@ -14,7 +10,7 @@ use std::{
     thread,
 };
 
-use crate::cidr::Family;
+use crate::{cidr::Family, sys};
 
 /// An open network namespace. It lives at least as long as this.
 #[derive(Debug)]

@@ -51,6 +51,11 @@ pub fn apply(ruleset: &Ruleset) -> Result<Applied, Error> {
         .map(|()| Applied::Replaced)
 }
 
+/// True when a table of ours is there, in either family.
+pub fn exists() -> Result<bool, Error> {
+    Ok(!tables_of(&mut Conversation::open()?, |_| true)?.is_empty())
+}
+
 /// Takes our tables away; true if there were any.
 pub fn remove() -> Result<bool, Error> {
     let mut kernel = Conversation::open()?;

@@ -6,5 +6,6 @@ mod kubeconfig;
 mod nft;
 mod node;
 mod packets;
+mod reviews;
 mod ruleset;
 mod ruleset_texts;

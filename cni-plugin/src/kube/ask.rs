@@ -43,7 +43,6 @@ pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) content_type: String,
     pub(super) retry_after: Option<Duration>,
-    #[expect(dead_code, reason = "for TokenRequest, which comes next")]
     pub(super) warnings: Vec<String>,
     pub(super) body: Vec<u8>,
 }
@@ -120,7 +119,10 @@ impl Session {
             }};
         }
         match request.body {
-            Some(body) => run!(body),
+            Some(body) => {
+                builder = builder.header(header::CONTENT_TYPE, "application/json");
+                run!(body)
+            }
             None => run!(()),
         }
     }

@@ -34,13 +34,29 @@ pub struct Client {
 
 /// Where the client's configuration is from.
 enum Origin {
+    /// A kubeconfig's path.
     File(PathBuf),
+    /// A configuration made by the caller; files that it names are still read fresh.
+    Made(Box<Kubeconfig>),
 }
 
 impl Client {
     /// Reads the kubeconfig at this path and every file it names. Nothing is sent yet.
     pub fn open(kubeconfig: &Path, deadline: Deadline, log: Log) -> Result<Self, Error> {
         let from = Origin::File(kubeconfig.to_owned());
+        let session = from.load(deadline, log)?;
+        Ok(Self {
+            from,
+            session,
+            began: Instant::now(),
+            deadline,
+            log,
+        })
+    }
+
+    /// The same for a configuration that is not in a file, such as the installer's own.
+    pub fn with(kubeconfig: Kubeconfig, deadline: Deadline, log: Log) -> Result<Self, Error> {
+        let from = Origin::Made(Box::new(kubeconfig));
         let session = from.load(deadline, log)?;
         Ok(Self {
             from,
@@ -131,7 +147,7 @@ impl Client {
     }
 
     /// The object in an answer, or [`Class::NotKubernetes`].
-    fn understand<T>(
+    pub(super) fn understand<T>(
         &self,
         request: &Request<'_>,
         answer: &Answer,
@@ -144,7 +160,7 @@ impl Client {
     }
 
     /// Asks until there is an answer that says yes, or a failure that more asking does not change.
-    fn ask(&mut self, request: &Request<'_>) -> Result<Answer, Error> {
+    pub(super) fn ask(&mut self, request: &Request<'_>) -> Result<Answer, Error> {
         let mut retry = Retry::default();
         let mut asked = 0;
         loop {
@@ -206,13 +222,16 @@ impl Client {
 
 impl Origin {
     fn load(&self, deadline: Deadline, log: Log) -> Result<Session, Error> {
+        let load = |kubeconfig: &Kubeconfig| {
+            let material = Material::read(kubeconfig, deadline, log)?;
+            Session::new(kubeconfig, material, log)
+        };
         match self {
             Self::File(path) => {
                 let kubeconfig = Kubeconfig::read(path)?;
-                let of_file = |e: Error| e.while_doing(&format!("kubeconfig {}", path.display()));
-                let material = Material::read(&kubeconfig, deadline, log).map_err(of_file)?;
-                Session::new(&kubeconfig, material, log).map_err(of_file)
+                load(&kubeconfig).map_err(|e| e.while_doing(&format!("kubeconfig {}", path.display())))
             }
+            Self::Made(kubeconfig) => load(kubeconfig),
         }
     }
 }

@@ -104,6 +104,24 @@ pub struct ClientCertificate {
 }
 
 impl Kubeconfig {
+    /// A server, the bundle of its authorities, and a bearer token, without a kubeconfig around them.
+    pub fn of(server: &str, bundle: Source, token: Source) -> Result<Self, Error> {
+        Ok(Self {
+            server: server::parse(server).map_err(invalid)?,
+            trust: Trust::Bundle(bundle),
+            tls_server_name: None,
+            proxy: None,
+            identity: Identity {
+                token: Some(match token {
+                    Source::Data(secret) => Token::Inline(secret),
+                    file @ Source::File(_) => Token::File(file, None),
+                }),
+                ..Identity::default()
+            },
+            impersonate: Vec::new(),
+        })
+    }
+
     /// Reads the file at this path.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bytes = read(path, "kubeconfig")?;

@@ -178,7 +178,6 @@ fn container(raw: RawContainer) -> Container {
 
 /// An object of this kind of the core group. Parsers quote what they do not understand, which may be anything: only the
 /// place is said.
-#[expect(dead_code, reason = "for the reviews, which come next")]
 pub(super) fn read_kind<S: DeserializeOwned>(body: &[u8], kind: &str, version: &str) -> Result<S, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -210,7 +209,8 @@ fn same_kind(kind: Option<&str>, version: Option<&str>, wanted: &str, of: &str) 
     }
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8], kind: &str) -> Result<T, String> {
+/// JSON of some shape; a failure is placed and not quoted.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8], kind: &str) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|e| match e.classify() {
         serde_json::error::Category::Data => {
             format!(

@@ -8,7 +8,7 @@ use super::{
     message::{Attributes, Message, Messages, Writer, field},
     uapi,
 };
-use crate::netns::sys::NetfilterSocket;
+use crate::sys::NetfilterSocket;
 
 /// The kernel answers before `send` returns; this only keeps a kernel that does not from holding the node.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -83,7 +83,11 @@ fn is_whole(answer: &[u8]) -> bool {
         return false;
     };
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-    match head.split("content-length:").nth(1).and_then(|rest| rest.split_whitespace().next()) {
+    match head
+        .split("content-length:")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next())
+    {
         Some(length) => length.parse::<usize>().is_ok_and(|n| answer.len() >= end + 4 + n),
         // Chunked, as the API server sends what is not small; the last chunk is empty.
         None => answer.ends_with(b"\r\n0\r\n\r\n"),

@@ -56,10 +56,7 @@ fn authenticated(state: &mut State, request: &Request, user: &User) -> Answer {
         ("GET", _) => get(state, request, &resource),
         ("POST", _) => create(state, request, body),
         ("PATCH" | "PUT", _) => change(state, request, &resource, body),
-        ("DELETE", _) => match state.objects.remove(&request.path) {
-            Some(object) => Answer::json(200, &object),
-            None => Answer::not_found(resource.plain(), resource.name.as_deref().unwrap_or_default()),
-        },
+        ("DELETE", _) => delete(state, request, &resource, &body),
         _ => Answer::status(
             405,
             "the server does not allow this method on the requested resource",
@@ -162,6 +159,27 @@ fn change(state: &mut State, request: &Request, resource: &Resource, body: Value
         _ => merge(&mut object, &body),
     }
     state.objects.put(path, object.clone());
+    Answer::json(200, &object)
+}
+
+fn delete(state: &mut State, request: &Request, resource: &Resource, options: &Value) -> Answer {
+    let name = resource.name.as_deref().unwrap_or_default();
+    let Some(object) = state.objects.find(&request.path, false) else {
+        return Answer::not_found(resource.plain(), name);
+    };
+    let (wanted, uid) = (&options["preconditions"]["uid"], &object["metadata"]["uid"]);
+    if !wanted.is_null() && wanted != uid {
+        let message = format!(
+            "Operation cannot be fulfilled on {} \"{name}\": the UID in the precondition ({}) does not match the UID \
+             in record ({}). The object might have been deleted and then recreated",
+            resource.plain(),
+            wanted.as_str().unwrap_or_default(),
+            uid.as_str().unwrap_or_default()
+        );
+        let details = json!({"name": name, "kind": resource.plain()}).to_string();
+        return Answer::status(409, &message, "Conflict", &details);
+    }
+    let object = state.objects.remove(&request.path).unwrap_or_default();
     Answer::json(200, &object)
 }
 

@@ -1,0 +1,289 @@
+//! What the installer asks, besides pods: who are we, may we do this, give us a token, is our DaemonSet still wanted.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use ureq::http::Method;
+
+use super::{
+    ask::{Answer, Request},
+    client::{Client, segment},
+    clock,
+    error::{Class, Error},
+    pod::{self, Strings},
+    source::Secret,
+};
+
+/// `status.userInfo` of a SelfSubjectReview: who the API server takes us for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct UserInfo {
+    /// `system:serviceaccount:<namespace>:<name>` for a service account.
+    pub username: String,
+    /// The ServiceAccount's uid.
+    pub uid: String,
+    /// Its groups.
+    pub groups: Vec<String>,
+    /// Such as `authentication.kubernetes.io/credential-id` (`JTI=<id of the token>`) and
+    /// `authentication.kubernetes.io/node-name`.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// An action, for SelfSubjectAccessReview. Empty group: the core one; empty namespace: all; empty name: all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Action<'a> {
+    /// `get`, `list`, `create`, ...
+    pub verb: &'a str,
+    /// API group.
+    pub group: &'a str,
+    /// `pods`, ...
+    pub resource: &'a str,
+    /// `token`, ...
+    pub subresource: &'a str,
+    /// In which namespace.
+    pub namespace: &'a str,
+    /// On which object.
+    pub name: &'a str,
+}
+
+/// What TokenRequest is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TokenRequest<'a> {
+    /// The ServiceAccount's namespace.
+    pub namespace: &'a str,
+    /// The ServiceAccount's name.
+    pub account: &'a str,
+    /// For whom the token is; empty for the API server itself.
+    pub audiences: &'a [String],
+    /// For how long, in seconds; at least 600. The server may give less.
+    pub seconds: u64,
+    /// The object the token is to die with.
+    pub bound: Option<BoundTo<'a>>,
+}
+
+/// The object a token dies with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoundTo<'a> {
+    /// `Node`, `Pod` or `Secret`.
+    pub kind: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its uid; empty for whichever there is now.
+    pub uid: &'a str,
+}
+
+/// A token as it was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Minted {
+    /// The token.
+    pub token: Secret,
+    /// When it ends, in seconds since 1970: what was given, not what was asked.
+    pub expires: i64,
+    /// What the server warns of, such as a lifetime it cut.
+    pub warnings: Vec<String>,
+}
+
+/// What the installer wants to know of its DaemonSet (or of any other object).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// `metadata.uid`
+    pub uid: String,
+    /// True when somebody has deleted it and it is only waiting to be gone.
+    pub deleting: bool,
+    /// `metadata.labels`
+    pub labels: Strings,
+    /// `metadata.annotations`
+    pub annotations: Strings,
+}
+
+impl Client {
+    /// Who the API server takes us for. [`Class::NotFound`] before Kubernetes 1.28.
+    pub fn self_subject_review(&mut self) -> Result<UserInfo, Error> {
+        #[derive(Deserialize)]
+        struct Raw {
+            status: RawStatus,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct RawStatus {
+            user_info: UserInfo,
+        }
+        const VERSION: &str = "authentication.k8s.io/v1";
+        let body = json!({"apiVersion": VERSION, "kind": "SelfSubjectReview"});
+        let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let raw: Raw = self.post(path, &body, "ask who we are", |body| {
+            pod::read_kind(body, "SelfSubjectReview", VERSION)
+        })?;
+        Ok(raw.status.user_info)
+    }
+
+    /// May we do this?
+    pub fn can_i(&mut self, action: &Action<'_>) -> Result<bool, Error> {
+        #[derive(Deserialize)]
+        struct Raw {
+            status: RawStatus,
+        }
+        #[derive(Deserialize)]
+        struct RawStatus {
+            #[serde(default)]
+            allowed: bool,
+        }
+        const VERSION: &str = "authorization.k8s.io/v1";
+        let body = json!({"apiVersion": VERSION, "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"verb": action.verb, "group": action.group, "resource": action.resource,
+                "subresource": action.subresource, "namespace": action.namespace, "name": action.name}}});
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let purpose = format!("ask whether we may {} {}", action.verb, action.resource);
+        let raw: Raw = self.post(path, &body, &purpose, |body| {
+            pod::read_kind(body, "SelfSubjectAccessReview", VERSION)
+        })?;
+        Ok(raw.status.allowed)
+    }
+
+    /// A new token of a ServiceAccount.
+    ///
+    /// What a server that cannot do it answers: [`Class::Forbidden`] without the right (`create` on
+    /// `serviceaccounts/token`); [`Class::NotFound`] when there is no such account or bound object;
+    /// [`Class::BadRequest`] when tokens cannot be bound to that kind (nodes: before 1.31); [`Class::Conflict`] when
+    /// the bound object has another uid now.
+    pub fn token_request(&mut self, wanted: &TokenRequest<'_>) -> Result<Minted, Error> {
+        #[derive(Deserialize)]
+        struct Raw {
+            status: RawStatus,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct RawStatus {
+            token: String,
+            expiration_timestamp: String,
+        }
+        const VERSION: &str = "authentication.k8s.io/v1";
+        let mut spec = json!({"audiences": wanted.audiences, "expirationSeconds": wanted.seconds});
+        if let Some(bound) = wanted.bound {
+            spec["boundObjectRef"] = json!({"apiVersion": "v1", "kind": bound.kind, "name": bound.name});
+            if !bound.uid.is_empty() {
+                spec["boundObjectRef"]["uid"] = bound.uid.into();
+            }
+        }
+        let body = json!({"apiVersion": VERSION, "kind": "TokenRequest", "spec": spec});
+        let (namespace, account) = (segment(wanted.namespace), segment(wanted.account));
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        let purpose = format!(
+            "request a token of ServiceAccount {}/{}",
+            wanted.namespace, wanted.account
+        );
+        let body = body.to_string();
+        let request = request(Method::POST, path, Some(body.as_bytes()), &purpose);
+        let answer = self.ask(&request)?;
+        let raw: Raw = self.understand(&request, &answer, |body| {
+            pod::read_kind(body, "TokenRequest", VERSION)
+        })?;
+        let expires = clock::parse_rfc3339(&raw.status.expiration_timestamp).ok_or_else(|| {
+            Error::new(
+                Class::NotKubernetes,
+                format!("{purpose}: the answer says no time at which the token ends"),
+            )
+        })?;
+        let token = super::credentials::clean(raw.status.token.as_bytes(), "of the answer")?;
+        Ok(Minted {
+            token,
+            expires,
+            warnings: answer.warnings,
+        })
+    }
+
+    /// What is known of a DaemonSet; [`Class::NotFound`] when it is gone.
+    pub fn daemonset(&mut self, namespace: &str, name: &str) -> Result<Metadata, Error> {
+        let path = format!(
+            "/apis/apps/v1/namespaces/{}/daemonsets/{}",
+            segment(namespace),
+            segment(name)
+        );
+        self.metadata(&path, &format!("get DaemonSet {namespace}/{name}"))
+    }
+
+    /// What is known of a Node: its uid above all.
+    pub fn node(&mut self, name: &str) -> Result<Metadata, Error> {
+        self.metadata(
+            &format!("/api/v1/nodes/{}", segment(name)),
+            &format!("get Node {name}"),
+        )
+    }
+
+    /// The object under a path such as `/api/v1/nodes/node1`, or a list with its query, as it is. `purpose` is said in
+    /// an error, such as `get Node node1`.
+    pub fn object(&mut self, path: &str, purpose: &str) -> Result<Value, Error> {
+        let request = request(Method::GET, path.to_owned(), None, purpose);
+        let answer = self.ask(&request)?;
+        self.understand(&request, &answer, read_any)
+    }
+
+    /// Creates an object in a collection such as `/api/v1/namespaces/shop/events`.
+    pub fn create(&mut self, path: &str, object: &Value, purpose: &str) -> Result<Value, Error> {
+        self.post(path, object, purpose, read_any)
+    }
+
+    /// Deletes the object under a path, if it still has this uid ([`Class::Conflict`] otherwise).
+    pub fn delete(&mut self, path: &str, uid: &str, purpose: &str) -> Result<(), Error> {
+        let body =
+            json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}).to_string();
+        self.ask(&request(
+            Method::DELETE,
+            path.to_owned(),
+            Some(body.as_bytes()),
+            purpose,
+        ))
+        .map(|_: Answer| ())
+    }
+
+    fn metadata(&mut self, path: &str, purpose: &str) -> Result<Metadata, Error> {
+        #[derive(Deserialize)]
+        struct Raw {
+            metadata: RawMetadata,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct RawMetadata {
+            uid: String,
+            deletion_timestamp: Option<String>,
+            labels: Option<Strings>,
+            annotations: Option<Strings>,
+        }
+        let request = request(Method::GET, path.to_owned(), None, purpose);
+        let answer = self.ask(&request)?;
+        let raw: Raw = self.understand(&request, &answer, |body| pod::parse(body, "Kubernetes object"))?;
+        Ok(Metadata {
+            uid: raw.metadata.uid,
+            deleting: raw.metadata.deletion_timestamp.is_some(),
+            labels: raw.metadata.labels.unwrap_or_default(),
+            annotations: raw.metadata.annotations.unwrap_or_default(),
+        })
+    }
+
+    fn post<T>(
+        &mut self,
+        path: &str,
+        body: &Value,
+        purpose: &str,
+        read: fn(&[u8]) -> Result<T, String>,
+    ) -> Result<T, Error> {
+        let body = body.to_string();
+        let request = request(Method::POST, path.to_owned(), Some(body.as_bytes()), purpose);
+        let answer = self.ask(&request)?;
+        self.understand(&request, &answer, read)
+    }
+}
+
+fn request<'a>(method: Method, path: String, body: Option<&'a [u8]>, purpose: &str) -> Request<'a> {
+    Request {
+        method,
+        path,
+        body,
+        purpose: purpose.to_owned(),
+    }
+}
+
+fn read_any(body: &[u8]) -> Result<Value, String> {
+    pod::parse(body, "Kubernetes object")
+}
