@@ -6,6 +6,7 @@
 
 mod ask;
 mod certificate;
+pub mod claims;
 pub mod client;
 pub mod clock;
 mod credentials;

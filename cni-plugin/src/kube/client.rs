@@ -4,6 +4,7 @@
 //! replaced, or the authority, after we had read it), pauses and asks again, or gives up, as [`super::retry`] says.
 
 use std::{
+    fs,
     hash::{BuildHasher, Hasher, RandomState},
     path::{Path, PathBuf},
     thread,
@@ -14,6 +15,7 @@ use ureq::http::Method;
 
 use super::{
     ask::{Answer, Request, Session},
+    clock,
     credentials::Material,
     error::{Class, Error},
     kubeconfig::Kubeconfig,
@@ -211,8 +213,16 @@ impl Client {
         }
     }
 
+    /// Adds to a 401 what our credential says of itself: the server never says why.
     fn explain(&self, error: Error) -> Error {
-        error
+        match error.class {
+            Class::Unauthorized => {
+                let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+                let why = self.session.material.why_refused(clock::now(), host.trim());
+                error.and(why)
+            }
+            _ => error,
+        }
     }
 
     fn said(&self, request: &Request<'_>) -> String {

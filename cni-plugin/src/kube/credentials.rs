@@ -1,6 +1,8 @@
 //! What a call comes with, as it lies on disk at this moment: CA bundle, token, client certificate.
 
 use super::{
+    certificate::Certificate,
+    claims::Claims,
     error::{Class, Error},
     kubeconfig::{ClientCertificate, Kubeconfig, Token, Trust},
     source::Secret,
@@ -37,6 +39,34 @@ impl Material {
             super::exec::run(exec, kubeconfig, deadline, log)?.add_to(&mut material);
         }
         Ok(material)
+    }
+
+    /// Why the server may not take it, from what it says of itself; for a 401.
+    pub(super) fn why_refused(&self, now: i64, host: &str) -> String {
+        if let Some((token, from)) = &self.token {
+            return match Claims::read(token.reveal()) {
+                Some(claims) => format!("the token of {from} {}", claims.why_refused(now, host)),
+                None => format!(
+                    "the token of {from} is not one that says anything of itself (no JWT, or a damaged one); let the \
+                     installer write it anew"
+                ),
+            };
+        }
+        match &self.certificate {
+            Some((chain, _, from)) => {
+                let read = Bundle::parse_chain(chain)
+                    .first()
+                    .and_then(|der| Certificate::read(der));
+                let shown = read.map_or_else(
+                    || "unreadable".to_owned(),
+                    |c| format!("{c} issued by {:?}", c.issuer),
+                );
+                format!(
+                    "client certificate {from} is {shown}; is its authority still one of the API server's?"
+                )
+            }
+            None => "no credential was sent".to_owned(),
+        }
     }
 
     /// True when this text, which somebody else wrote, repeats a secret of ours.
