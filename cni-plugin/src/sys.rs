@@ -132,3 +132,18 @@ pub fn look_up_names_in_files_and_dns_only() {
 /// Other C libraries have no modules to load.
 #[cfg(not(target_env = "gnu"))]
 pub fn look_up_names_in_files_and_dns_only() {}
+
+/// Ends every process of a group of ours; one that is gone already is no error.
+///
+/// `group` is the id of a child that was started as the leader of its own group and has not been waited for, so that
+/// the number cannot have passed to anybody else's.
+pub fn kill_group(group: u32) {
+    let Ok(group) = libc::pid_t::try_from(group) else {
+        return;
+    };
+    if group > 1 {
+        // SAFETY: kill(2) takes no memory of ours. The group is above 1, so that neither every process (-1) nor our
+        // own group (0) is meant.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+    }
+}

@@ -2,6 +2,7 @@
 
 mod credentials;
 mod iptables;
+mod exec;
 mod kubeconfig;
 mod nft;
 mod node;

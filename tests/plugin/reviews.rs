@@ -17,13 +17,9 @@ use crate::node::{ACCOUNT, Node};
 fn client(node: &Node, token: &str) -> Client {
     let bundle = Source::Data(Secret::new(node.pki.ca.pem()));
     let token = Source::Data(Secret::new(token));
-    let kubeconfig = Kubeconfig::of(&node.api.url(), bundle, token).unwrap();
-    Client::with(
-        kubeconfig,
-        Deadline::after(Duration::from_secs(10)),
-        Log::new(Level::Warn),
-    )
-    .unwrap()
+    let kubeconfig = Kubeconfig::of(&node.api.url(), bundle, token).expect("a good URL");
+    let deadline = Deadline::after(Duration::from_secs(10));
+    Client::with(kubeconfig, deadline, Log::new(Level::Warn)).expect("good credentials")
 }
 
 fn wanted<'a>(bound: Option<BoundTo<'a>>) -> TokenRequest<'a> {

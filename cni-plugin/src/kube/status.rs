@@ -144,15 +144,20 @@ fn foreign(answer: &Answer, material: &Material) -> String {
     }
 }
 
-/// One line of at most 300 characters, with what looks like a token taken out.
-pub(super) fn line(text: &str, material: &Material) -> String {
+/// One line without a secret of ours.
+fn line(text: &str, material: &Material) -> String {
     if material.is_told_by(text) {
         return "not shown, because it repeats our credential".to_owned();
     }
+    one_line(text)
+}
+
+/// One line of at most 300 characters of what somebody else wrote, with what looks like a token taken out.
+pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|w| !w.is_empty())
-        .map(|w| if w.contains("eyJ") { "(token)" } else { w })
+        .filter(|word| !word.is_empty())
+        .map(|word| if word.contains("eyJ") { "(token)" } else { word })
         .collect();
     words.join(" ").chars().take(300).collect()
 }
