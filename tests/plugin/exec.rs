@@ -2,7 +2,9 @@
 
 use std::{
     fs,
+    io::Write,
     os::unix::fs::PermissionsExt,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -16,7 +18,18 @@ const V1: &str = "client.authentication.k8s.io/v1";
 
 /// Writes a shell script as the plugin and a kubeconfig that names it, with more of the exec block.
 fn plugin(node: &Node, script: &str, more: Value) {
-    fs::write(node.path("plugin"), format!("#!/bin/sh\n{script}\n")).expect("write the plugin");
+    // By another process: a descriptor of ours that is open for writing while another test starts a program would make
+    // the kernel refuse to run the file (ETXTBSY).
+    let mut writer = Command::new("sh")
+        .args(["-c", "cat > plugin"])
+        .current_dir(&node.dir)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("start sh");
+    let mut pipe = writer.stdin.take().expect("a pipe");
+    write!(pipe, "#!/bin/sh\n{script}\n").expect("write the plugin");
+    drop(pipe);
+    assert!(writer.wait().expect("wait for sh").success());
     fs::set_permissions(node.path("plugin"), fs::Permissions::from_mode(0o755)).expect("make it executable");
     let mut exec = json!({"apiVersion": V1, "interactiveMode": "Never", "command": "./plugin"});
     for (key, value) in more.as_object().expect("an object") {

@@ -1,5 +1,7 @@
 //! The plugin from outside: environment and stdin in, one JSON document, an exit code and the kernel's rules out.
 
+mod api_answers;
+mod api_failures;
 mod credentials;
 mod iptables;
 mod exec;

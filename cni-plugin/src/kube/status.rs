@@ -76,9 +76,10 @@ pub(super) fn check(answer: &Answer, material: &Material) -> Result<(), Error> {
             format!("something on the way refused us (403: {said})"),
         ),
         // An unknown path is answered in plain text; an object that does not exist, by a Status with its name.
-        404 if is_status && status.reason.as_deref() == Some("NotFound") => {
-            (Class::NotFound, format!("it does not exist (404: {said})"))
-        }
+        404 if is_status && status.reason.as_deref() == Some("NotFound") => (
+            Class::NotFound,
+            format!("it does not exist, or no longer (404: {said})"),
+        ),
         404 => (
             Class::NotKubernetes,
             format!("no API server is under this URL (404: {said}); is the server's URL right?"),

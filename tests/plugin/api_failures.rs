@@ -1,0 +1,233 @@
+//! An API server that is slow, gone, behind, or somewhere else: the call ends in time, and works as soon as it can.
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use evergreen_cni::kube::{Class, Error, Pod};
+use evergreen_test_support::api::{Answer, BlackHole, Door, Pace};
+use serde_json::json;
+
+use crate::node::{ACCOUNT, Node, POD, pod};
+
+const DEADLINE: Duration = Duration::from_millis(600);
+const TOLERANCE: Duration = Duration::from_millis(200);
+
+/// Asks, wants a timeout within the deadline, and gives the message.
+fn times_out(node: &Node, what: &str) -> String {
+    let start = Instant::now();
+    let error = node.ask_within(DEADLINE).expect_err(what);
+    let took = start.elapsed();
+    assert_eq!(error.class, Class::Timeout, "{what}: {error}");
+    assert!(took < DEADLINE + TOLERANCE, "{what}: {took:?}: {error}");
+    assert!(error.cannot_be_asked());
+    error.to_string()
+}
+
+#[test]
+fn a_black_hole_at_connect_ends_with_the_deadline() {
+    let (node, hole) = (Node::new(), BlackHole::open());
+    node.write_kubeconfig(
+        &node.with_cluster(json!({"server": hole.url(), "certificate-authority": "ca.crt"})),
+    );
+    let error = times_out(&node, "connect");
+    assert!(error.contains("for a connection"), "{error}");
+}
+
+#[test]
+fn a_black_hole_at_the_handshake_ends_with_the_deadline() {
+    let node = Node::new();
+    node.api.set_door(Door::Silent);
+    let error = times_out(&node, "handshake");
+    assert!(error.contains("for the TLS handshake"), "{error}");
+}
+
+#[test]
+fn a_black_hole_at_the_first_byte_ends_with_the_deadline() {
+    let node = Node::new();
+    node.api
+        .set_answer("GET", POD, Answer::new(200, "").with_pace(Pace::Never));
+    let error = times_out(&node, "first byte");
+    assert!(error.contains("for the first byte of the answer"), "{error}");
+}
+
+#[test]
+fn a_black_hole_in_the_body_ends_with_the_deadline() {
+    let node = Node::new();
+    let answer = Answer::json(200, &pod("meshed"));
+    node.api
+        .set_answer("GET", POD, answer.clone().with_pace(Pace::StallAfter(5000)));
+    let error = times_out(&node, "body");
+    assert!(error.contains("for the rest of the answer"), "{error}");
+    node.api.clear_answers();
+    node.api.set_answer(
+        "GET",
+        POD,
+        answer.with_pace(Pace::Trickle(Duration::from_millis(1))),
+    );
+    times_out(&node, "a trickle");
+}
+
+#[test]
+fn a_name_that_is_never_resolved_ends_with_the_deadline() {
+    let node = Node::new();
+    let cluster = json!({"server": "https://evergreen.invalid:6443", "certificate-authority": "ca.crt"});
+    node.write_kubeconfig(&node.with_cluster(cluster));
+    let start = Instant::now();
+    let error = node.ask_within(DEADLINE).unwrap_err();
+    assert!(start.elapsed() < DEADLINE + TOLERANCE, "{error}");
+    // Depending on the machine the name is refused at once or never answered.
+    assert!(
+        matches!(error.class, Class::Unreachable | Class::Timeout),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("https://evergreen.invalid:6443"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_slow_answer_is_waited_for() {
+    let node = Node::new();
+    let answer = Answer::json(200, &pod("meshed")).with_pace(Pace::After(Duration::from_millis(400)));
+    node.api.set_answer("GET", POD, answer);
+    node.ask().unwrap();
+    assert_eq!(node.api.requests().len(), 1);
+}
+
+#[test]
+fn a_server_that_is_down_is_told_after_the_deadline_and_found_when_it_comes_back() {
+    let mut node = Node::new();
+    node.api.pause();
+    let error = node.ask_within(DEADLINE).unwrap_err();
+    assert_eq!(error.class, Class::Unreachable, "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("connection refused; is the API server up"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("asked "), "{error}");
+    let kubeconfig = node.path("kubeconfig");
+    let asking = thread::spawn(move || ask(&kubeconfig));
+    node.api.resume();
+    asking.join().unwrap().unwrap();
+}
+
+fn ask(kubeconfig: &std::path::Path) -> Result<Pod, Error> {
+    crate::node::open(kubeconfig, Duration::from_secs(10))?.pod("shop", "web-0", None)
+}
+
+#[test]
+fn doors_that_are_shut_are_told_apart() {
+    let node = Node::new();
+    for (door, class, says) in [
+        (Door::Reset, Class::Unreachable, "the connection broke"),
+        (Door::ResetInHandshake, Class::Unreachable, "the connection broke"),
+        (Door::NotTls, Class::NotKubernetes, "does not speak TLS"),
+    ] {
+        node.api.set_door(door);
+        let error = node.ask_within(Duration::from_millis(300)).unwrap_err();
+        assert_eq!(error.class, class, "{door:?}: {error}");
+        assert!(error.to_string().contains(says), "{door:?}: {error}");
+    }
+}
+
+#[test]
+fn over_plain_http_nothing_secret_is_sent() {
+    let node = Node::new();
+    node.api.set_door(Door::Plain);
+    node.write_kubeconfig(&node.with_cluster(json!({"server": node.api.url().replace("https", "http")})));
+    let error = node.ask().unwrap_err();
+    assert_eq!(error.class, Class::Anonymous, "{error}");
+    assert_eq!(node.api.requests()[0].user.as_deref(), Some("system:anonymous"));
+}
+
+#[test]
+fn a_403_of_a_server_that_has_just_started_is_outlived() {
+    let node = Node::new();
+    let forbidden = format!(
+        "pods \"web-0\" is forbidden: User \"{ACCOUNT}\" cannot get resource \"pods\" in API group \"\" in the namespace \
+         \"shop\""
+    );
+    let answer = Answer::status(403, &forbidden, "Forbidden", r#"{"name":"web-0","kind":"pods"}"#);
+    node.api.set_answer_times("GET", POD, answer, 3);
+    node.ask().unwrap();
+    assert_eq!(node.api.requests().len(), 4);
+}
+
+#[test]
+fn a_pause_the_server_asks_for_is_made() {
+    let node = Node::new();
+    node.api
+        .set_answer_times("GET", POD, Answer::too_many_requests(1), 1);
+    let start = Instant::now();
+    node.ask().unwrap();
+    assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[test]
+fn what_the_watch_cache_does_not_know_yet_is_asked_of_the_store() {
+    let node = Node::new();
+    node.api.set_cached(POD, None);
+    node.ask().unwrap();
+    let queries: Vec<_> = node
+        .api
+        .requests()
+        .iter()
+        .map(|r| r.query.contains("resourceVersion=0"))
+        .collect();
+    assert_eq!(queries, [true, false]);
+}
+
+#[test]
+fn a_pod_of_another_uid_is_asked_of_the_store_and_then_refused() {
+    let node = Node::new();
+    let mut old = pod("meshed");
+    old["metadata"]["uid"] = "of-the-old-one".into();
+    node.api.set_cached(POD, Some(old));
+    let uid = "6b0e3a2e-52f7-4c3f-9a51-3d1b2c4e5f60";
+    let ask = |uid: &str| {
+        node.client(Duration::from_secs(5))
+            .unwrap()
+            .pod("shop", "web-0", Some(uid))
+    };
+    ask(uid).unwrap();
+    assert_eq!(node.api.requests().len(), 2, "the cache was behind");
+    ask("of-the-old-one").unwrap();
+    assert_eq!(node.api.requests().len(), 3, "the cache had it");
+    let error = ask("of-another").unwrap_err();
+    assert_eq!(error.class, Class::WrongUid, "{error}");
+    assert!(!error.cannot_be_asked());
+    for says in ["uid of-another", uid, "made anew"] {
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_dead_token_is_told_with_the_reason() {
+    let node = Node::new();
+    let dead = node.api.mint("linkerd-cni", "linkerd-cni", None, -7200);
+    node.write("token", &dead);
+    let error = node.ask().unwrap_err().to_string();
+    assert!(error.contains("expired 2h ago"), "{error}");
+    assert!(error.contains(node.path("token").to_str().unwrap()), "{error}");
+    let bound = evergreen_test_support::api::Bound {
+        kind: "Pod".into(),
+        name: "linkerd-cni-x7k2p".into(),
+        uid: "u1".into(),
+    };
+    node.write(
+        "token",
+        &node.api.mint("linkerd-cni", "linkerd-cni", Some(&bound), 3600),
+    );
+    let error = node.ask().unwrap_err().to_string();
+    assert!(
+        error.contains("bound to pod \"linkerd-cni\"/\"linkerd-cni-x7k2p\" (uid \"u1\")"),
+        "{error}"
+    );
+    let keys = fs::read_to_string(node.path("token")).unwrap();
+    assert!(!error.contains(&keys), "{error}");
+}
