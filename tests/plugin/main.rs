@@ -3,8 +3,8 @@
 mod api_answers;
 mod api_failures;
 mod credentials;
-mod iptables;
 mod exec;
+mod iptables;
 mod kubeconfig;
 mod nft;
 mod node;
