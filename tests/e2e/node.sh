@@ -5,7 +5,7 @@
 set -Eeuo pipefail
 
 PROBE=$DIST/evergreen-e2e-probe
-for part in report ground pki cluster api chain credential node workload release cases; do
+for part in report ground pki cluster api chain credential node workload release churn cases; do
   # shellcheck source=/dev/null
   . "$ROOT/tests/e2e/lib/$part.sh"
 done

@@ -8,7 +8,7 @@ story() {
   token_rotates
   signing_key_rotates
   account_is_recreated
-  installer_pod_is_deleted
+  installer_pod_is_replaced
   authority_moves
   all_is_removed
 }
@@ -85,10 +85,11 @@ signing_key_rotates() {
 }
 
 account_is_recreated() {
-  local old
-  heading "The plugin's service account is deleted and created again"
+  local old account
+  heading "The service account behind the credential is deleted and created again"
   old=$(host_token)
-  api DELETE "/api/v1/namespaces/$OWN_NAMESPACE/serviceaccounts/evergreen-cni" >/dev/null
+  account=$(claim "$old" .sub | cut -d: -f4)
+  api DELETE "/api/v1/namespaces/$OWN_NAMESPACE/serviceaccounts/$account" >/dev/null
   grant
   old_is_dead "$old" "the token of the account that was deleted"
   fresh_volume install-1
@@ -96,15 +97,14 @@ account_is_recreated() {
   still_works after-new-account
 }
 
-installer_pod_is_deleted() {
+installer_pod_is_replaced() {
   local old
-  heading "The installer's pod object is deleted, and the next one takes over"
+  heading "The installer's pod is replaced by another"
   old=$(cat "$VOLUME/token")
-  api DELETE "/api/v1/namespaces/$OWN_NAMESPACE/pods/install-1" '{"gracePeriodSeconds":0}' >/dev/null
-  old_is_dead "$old" "the token bound to the deleted pod"
-  still_works without-installer-pod
   installer_pod install-2
   fresh_volume install-2
+  api DELETE "/api/v1/namespaces/$OWN_NAMESPACE/pods/install-1" '{"gracePeriodSeconds":0}' >/dev/null
+  old_is_dead "$old" "the token bound to the deleted pod"
   still_works with-the-next-installer
 }
 

@@ -3,10 +3,11 @@
 
 table=()
 
-# run_case TITLE FUNCTION: in a subshell, so that one case's variables and failure stay its own. What it said is shown
+# run_case TITLE FUNCTION [ARGS...]: in a subshell, so that one case's variables and failure stay its own. What it said is shown
 # when it fails, and which command was the first to.
 run_case() {
   local title=$1 begun seconds status=0 said=$STATE/run/case
+  shift
   begun=$(clock)
   # Not in a condition: there `set -e` would be ignored, and a failed step would go unnoticed.
   set +e
@@ -14,7 +15,7 @@ run_case() {
   (
     set -Ee
     trap 'echo "failed: $BASH_COMMAND (line $LINENO)"' ERR
-    "$2"
+    "$@"
   ) >"$said" 2>&1
   status=$?
   set -e
@@ -25,7 +26,7 @@ run_case() {
     table+=("pass|$seconds|$title")
   else
     fail "$title" "$(since "$begun")"
-    sed 's/^/                  /' "$said"
+    tail -n 15 "$said" | sed 's/^/                  /'
     table+=("FAIL|$seconds|$title")
   fi
 }

@@ -136,6 +136,8 @@ makeIPTablesUtilChains: false
 evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%"}
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
+clusterDomain: cluster.local
+clusterDNS: [10.96.0.10]
 resolvConf: "$STATE/kubelet/resolv.conf"
 podLogsDir: "$STATE/kubelet/podlogs"
 staticPodPath: "$STATE/kubelet/static"
@@ -149,6 +151,14 @@ run_kubelet() {
   start kubelet "$TOOLS/kubelet" --config="$STATE/kubelet/config.yaml" --kubeconfig="$STATE/pki/kubelet.kubeconfig" \
     --root-dir="$STATE/kubelet/root" --cert-dir="$STATE/kubelet/pki" --hostname-override="$NODE_NAME" --node-ip="$NODE_IP"
   wait_for 30 "the kubelet is healthy" curl -fs http://127.0.0.1:10248/healthz
+}
+
+# sandbox_of POD: the pid of the pod's first process, which holds its namespaces; seen by the runtime, not by the API.
+sandbox_of() {
+  local id
+  id=$(ctr -a "$RUNTIME" -n k8s.io containers ls -q \
+    "labels.\"io.kubernetes.pod.name\"==$1,labels.\"io.cri-containerd.kind\"==sandbox" | head -n 1)
+  ctr -a "$RUNTIME" -n k8s.io tasks ls | awk -v id="$id" '$1 == id && $3 == "RUNNING" { print $2; found = 1 } END { exit !found }'
 }
 
 # node_up: all of it, until pods can be made.

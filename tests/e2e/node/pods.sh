@@ -50,6 +50,7 @@ spec:
     metadata: {labels: {job: job}, annotations: {$MARKS}}
     spec:
       restartPolicy: Never
+      terminationGracePeriodSeconds: 1
       automountServiceAccountToken: false
       initContainers: [$VALIDATOR, {$PROXY, restartPolicy: Always}]
       containers:

@@ -1,0 +1,104 @@
+# shellcheck shell=bash
+# The API server goes away, restarts, and takes every key with it.
+# shellcheck disable=SC2034,SC2154 # variables that functions of lib/ read and set
+
+# How long the server is away while sandboxes die.
+OUTAGE_SECONDS=${OUTAGE_SECONDS:-60}
+
+outage() {
+  heading "The API server goes away"
+  run_case "killed for 10 s with six pods in flight" pods_in_flight
+  run_case "away for $OUTAGE_SECONDS s: killed sandboxes come back, with the right rules" sandboxes_come_back
+  run_case "the signing key is replaced at once, and the kubelet mints anew 25 s later" under_churn key_replaced_at_once
+  run_case "containerd and kubelet restart" node_restarts
+}
+
+pods_in_flight() {
+  local n names=()
+  for n in 1 2 3 4 5 6; do names+=("flight-$n"); done
+  for n in "${names[@]}"; do
+    pod_document "$n" "$( ((${n#flight-} % 2)) && echo meshed || echo plain)"
+    echo ---
+  done | kubectl create -f -
+  stop apiserver KILL
+  sleep 10
+  start_apiserver "$(current_key)"
+  kubectl wait "${names[@]/#/pod/}" --for=condition=Ready --timeout=60s
+  for n in "${names[@]}"; do
+    same "" "$(refusals "$n")" "$n, refusals"
+    if ((${n#flight-} % 2)); then goes_through_proxy "$n"; else is_plain "$n"; fi
+  done
+  remove "${names[@]}"
+}
+
+sandboxes_come_back() {
+  local pod answer=('' inbound app app)
+  cat >"$STATE/kubelet/static/static.yaml" <<END
+apiVersion: v1
+kind: Pod
+metadata: {name: static, namespace: default}
+spec:
+$(pod_spec plain)
+END
+  make_pod away-meshed meshed
+  make_pod away-plain plain
+  ready away-meshed
+  ready away-plain
+  wait_for 30 "the static pod is known" kubectl get pod "static-$NODE_NAME"
+  ready "static-$NODE_NAME"
+  stop apiserver KILL
+  sleep 5
+  comes_back away-meshed inbound
+  comes_back away-plain app
+  comes_back "static-$NODE_NAME" app
+  sleep "$OUTAGE_SECONDS"
+  comes_back away-meshed inbound
+  start_apiserver "$(current_key)"
+  rm "$STATE/kubelet/static/static.yaml"
+  wait_for 30 "the node is ready" node_is True
+  remove away-meshed away-plain
+}
+
+# comes_back POD WHO: its sandbox is killed; soon there is another, and WHO answers a connection to the app.
+comes_back() {
+  local old begun
+  old=$(sandbox_of "$1")
+  begun=$(clock)
+  kill -KILL "$old"
+  wait_for 30 "$1 is back" answers_anew "$1" "$old" "$2"
+  echo "note: $1 is back after $(since "$begun") ms"
+}
+
+# answers_anew POD OLD-PID WHO
+answers_anew() {
+  local new address
+  new=$(sandbox_of "$1")
+  [ "$new" != "$2" ]
+  address=$(nsenter --target "$new" --net ip -4 -o addr show dev eth0 | awk '{ split($4, a, "/"); print a[1] }')
+  [ "$("$PROBE" ask "$address:8080" | cut -d' ' -f1)" = "$3" ]
+}
+
+key_replaced_at_once() {
+  signing_key another-key
+  restart_apiserver another-key
+  sleep 25
+  stop kubelet
+  run_kubelet
+  installer_is_ready
+  wait_for 30 "the API server accepts the credential on the node" host_token_accepted
+}
+
+node_restarts() {
+  make_pod survivor meshed
+  ready survivor
+  stop kubelet
+  stop containerd
+  run_containerd
+  run_kubelet
+  wait_for 60 "the node is ready" node_is True
+  is_meshed survivor
+  make_pod after-restart meshed
+  ready after-restart
+  is_meshed after-restart
+  remove survivor after-restart
+}

@@ -1,0 +1,63 @@
+# shellcheck shell=bash
+# What is done to the installer while pods are being made: nothing of it may reach a pod.
+# shellcheck disable=SC2034,SC2154 # variables that functions of lib/ read and set
+
+rollout() {
+  heading "The installer is replaced while pods start"
+  run_case "three rolling updates of the DaemonSet" under_churn three_rollouts
+  run_case "the installer's pod is deleted by force three times" under_churn three_deletions
+  run_case "the primary CNI rewrites its conflist 15 times" under_churn fifteen_rewrites
+  run_case "the installer is frozen and its pod object deleted; a new one heals the node" under_churn frozen_installer
+}
+
+installer_is_ready() {
+  kubectl -n "$RELEASE_NAMESPACE" rollout status "daemonset/$RELEASE" --timeout=90s
+}
+
+three_rollouts() {
+  local n
+  for n in 1 2 3; do
+    kubectl -n "$RELEASE_NAMESPACE" rollout restart "daemonset/$RELEASE"
+    installer_is_ready
+    sleep 2
+  done
+}
+
+three_deletions() {
+  local n
+  for n in 1 2 3; do
+    delete_installer_pod
+    installer_is_ready
+    sleep 2
+  done
+}
+
+delete_installer_pod() {
+  kubectl -n "$RELEASE_NAMESPACE" delete pod -l k8s-app=evergreen-cni --force --grace-period=0
+}
+
+# fifteen_rewrites: half of them in place, half by a rename; always without our entry.
+fifteen_rewrites() {
+  local n
+  for n in $(seq 15); do
+    jq 'del(.plugins[] | select(.type == "linkerd-cni"))' "$NET_DIR/10-node.conflist" >"$NET_DIR/.primary"
+    if [ $((n % 2)) -eq 0 ]; then
+      mv "$NET_DIR/.primary" "$NET_DIR/10-node.conflist"
+    else
+      cp "$NET_DIR/.primary" "$NET_DIR/10-node.conflist"
+      rm "$NET_DIR/.primary"
+    fi
+    sleep 1
+  done
+}
+
+frozen_installer() {
+  local frozen
+  frozen=$(pgrep -x evergreen-insta)
+  kill -STOP "$frozen"
+  delete_installer_pod
+  # The token bound to that pod is dead by then.
+  sleep 15
+  installer_is_ready
+  kill -KILL "$frozen" 2>/dev/null || true
+}
