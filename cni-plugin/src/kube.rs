@@ -5,7 +5,7 @@
 //! between our read and the server's answer) is met inside the call: see [`client`].
 
 mod ask;
-mod certificate;
+pub mod certificate;
 pub mod claims;
 pub mod client;
 pub mod clock;

@@ -17,6 +17,8 @@ pub enum Level {
     Info,
     /// What a person should look at.
     Warn,
+    /// Nothing: for a caller that says itself what came of it.
+    Off,
 }
 
 /// Where the lines go, from which level on.
@@ -57,7 +59,7 @@ impl Log {
             let word = match level {
                 Level::Debug => "debug",
                 Level::Info => "info",
-                Level::Warn => "warn",
+                Level::Warn | Level::Off => "warn",
             };
             // A runtime that has closed our stderr must not fail the call (`eprintln!` would panic).
             let _ = writeln!(io::stderr(), "{} level={word} {line}", self.program);

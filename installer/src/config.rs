@@ -49,6 +49,33 @@ pub struct Config {
     pub wait: Duration,
     /// What SIGTERM means.
     pub on_term: OnTerm,
+    /// What it means when the API server cannot be asked.
+    pub on_term_unsure: OnTerm,
+    /// Name of our DaemonSet.
+    pub daemonset: String,
+    /// Where probes and metrics are served; none: nowhere.
+    pub port: Option<u16>,
+    /// Which token the plugin gets.
+    pub token_source: TokenSource,
+    /// Whose token is requested: namespace (empty: the pod's) and name; none: the pod's own account.
+    pub account: Option<(String, String)>,
+    /// For whom the token is; empty: for the API server.
+    pub audiences: Vec<String>,
+    /// For how long it is asked, in seconds.
+    pub token_seconds: u64,
+    /// The node's name, when it was given.
+    pub node_name: Option<String>,
+}
+
+/// Which token the plugin gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenSource {
+    /// One of its own, or a copy of the pod's where that is refused.
+    Auto,
+    /// One of its own.
+    Request,
+    /// A copy of the pod's.
+    Copy,
 }
 
 /// Which networks get our entry.
@@ -129,6 +156,14 @@ impl Config {
             },
             wait: seconds(given, "EVERGREEN_WAIT_SECONDS")?,
             on_term: OnTerm::from_text(given.value("EVERGREEN_ON_TERM"))?,
+            on_term_unsure: unsure(given.value("EVERGREEN_ON_TERM_UNSURE"))?,
+            daemonset: given.value("EVERGREEN_DAEMONSET").to_owned(),
+            token_source: TokenSource::from_text(given.value("EVERGREEN_TOKEN_SOURCE"))?,
+            account: account(given.value("EVERGREEN_SERVICE_ACCOUNT"))?,
+            audiences: list(given.value("EVERGREEN_TOKEN_AUDIENCE")),
+            token_seconds: lifetime(given.value("EVERGREEN_TOKEN_SECONDS"))?,
+            node_name: Some(given.value("NODE_NAME").to_owned()).filter(|n| !n.is_empty()),
+            port: port(given.value("EVERGREEN_ADMIN_PORT"))?,
             token_file,
             place,
             entry,
@@ -158,6 +193,17 @@ impl OnTerm {
             "remove" => Self::Remove,
             "keep" => Self::Keep,
             other => bail!("EVERGREEN_ON_TERM is {other:?}: write `auto`, `remove` or `keep`"),
+        })
+    }
+}
+
+impl TokenSource {
+    fn from_text(text: &str) -> Result<Self> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            "request" => Self::Request,
+            "copy" => Self::Copy,
+            other => bail!("EVERGREEN_TOKEN_SOURCE is {other:?}: write `auto`, `request` or `copy`"),
         })
     }
 }
@@ -224,6 +270,50 @@ fn seconds(given: &Given, variable: &str) -> Result<Duration> {
         .ok()
         .with_context(|| format!("{variable} is {text:?}: write whole seconds"))?;
     Ok(Duration::from_secs(seconds))
+}
+
+fn unsure(text: &str) -> Result<OnTerm> {
+    match OnTerm::from_text(text) {
+        Ok(OnTerm::Auto) | Err(_) => bail!("EVERGREEN_ON_TERM_UNSURE is {text:?}: write `keep` or `remove`"),
+        sure => sure,
+    }
+}
+
+fn account(text: &str) -> Result<Option<(String, String)>> {
+    match text.split_once('/') {
+        None if text.is_empty() => Ok(None),
+        None => Ok(Some((String::new(), text.to_owned()))),
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(Some((namespace.to_owned(), name.to_owned())))
+        }
+        Some(_) => bail!("EVERGREEN_SERVICE_ACCOUNT is {text:?}: write NAME or NAMESPACE/NAME"),
+    }
+}
+
+fn list(text: &str) -> Vec<String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|e| !e.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Kubernetes takes 600 seconds and more.
+fn lifetime(text: &str) -> Result<u64> {
+    let seconds = text
+        .parse()
+        .ok()
+        .filter(|s| (600..=u64::from(u32::MAX)).contains(s));
+    seconds.with_context(|| format!("EVERGREEN_TOKEN_SECONDS is {text:?}: write seconds, at least 600"))
+}
+
+fn port(text: &str) -> Result<Option<u16>> {
+    match text {
+        "off" => Ok(None),
+        _ => text.parse().map(Some).ok().with_context(|| {
+            format!("EVERGREEN_ADMIN_PORT is {text:?}: write a port, 0 for any that is free, or `off`")
+        }),
+    }
 }
 
 fn server(given: &Given) -> Result<String> {
@@ -308,6 +398,11 @@ mod tests {
             ("EVERGREEN_CONFLIST", "a/b"),
             ("EVERGREEN_WAIT_SECONDS", "-1"),
             ("EVERGREEN_ON_TERM", "maybe"),
+            ("EVERGREEN_ADMIN_PORT", "http"),
+            ("EVERGREEN_ON_TERM_UNSURE", "auto"),
+            ("EVERGREEN_TOKEN_SOURCE", "inline"),
+            ("EVERGREEN_SERVICE_ACCOUNT", "a/b/c"),
+            ("EVERGREEN_TOKEN_SECONDS", "60"),
         ] {
             let mut pairs: Vec<(&str, &str)> = ENOUGH.iter().copied().filter(|(n, _)| *n != name).collect();
             if name == "CNI_NETWORK_CONFIG_FILE" {

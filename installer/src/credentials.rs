@@ -3,24 +3,27 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
-use serde_json::json;
+use evergreen_cni::kube::{Secret, certificate::Certificate, claims::Claims, clock, trust::Bundle};
+use serde_json::{Value, json};
 
 use crate::{
     atomic::{self, Access},
     config::{Config, Place},
     host::HostPath,
-    report::Report,
+    keeper::Token,
+    report::{Credential, Report},
     sys,
+    token::{Kind, Minted},
 };
 
+const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 const SECRET: Access<'static> = Access::Mode(SECRET_MODE);
 const SECRET_MODE: u32 = 0o600;
-const OWN_DIR_MODE: u32 = 0o700;
 
 /// What the pod's projected volume holds, from one generation of it.
 struct Source {
@@ -29,42 +32,164 @@ struct Source {
 }
 
 /// Makes the node's files right. True when the plugin can work with them.
-pub fn make_it_so(config: &Config, report: &mut Report) -> bool {
-    let own = &config.place.own_dir;
-    if let Err(error) = own_directory(own, report) {
-        report.failed("credentials", own, &error);
-        return false;
-    }
-    for leftover in atomic::sweep(own.here()) {
+pub fn make_it_so(config: &Config, wanted: &Token, report: &mut Report) -> bool {
+    let place = &config.place;
+    for leftover in atomic::sweep(place.own_dir.here()) {
         report.changed(
             "removed a leftover",
-            &own.join(leftover.file_name().unwrap_or_default()),
+            &place.own_dir.join(leftover.file_name().unwrap_or_default()),
         );
     }
     let source = Source::read(&config.token_file, &config.ca_file);
-    let ca = keep(&ca_file(&config.place), source.ca, "ca", &config.ca_file, report);
-    let token = keep(
-        &token_file(&config.place),
-        source.token,
-        "token",
-        &config.token_file,
-        report,
-    );
-    // The kubeconfig last: it must not name what is not there.
-    let kubeconfig = Ok(kubeconfig(config).into_bytes());
-    ca && token
-        && keep(
-            &config.place.kubeconfig,
-            kubeconfig,
-            "kubeconfig",
+    let ca = source.ca.and_then(|ca| usable_ca(ca, &ca_file(place)));
+    let ca = keep(&ca_file(place), ca, "ca", &config.ca_file, report);
+    let kind = match wanted {
+        Token::Minted(minted) => minted.kind,
+        Token::Undecided => minted_before(config).map_or(Kind::Copy, |m| m.kind),
+        Token::Copy(_) => Kind::Copy,
+    };
+    let token = match wanted {
+        Token::Minted(minted) => Ok(minted.token.reveal().to_vec()),
+        Token::Undecided if kind != Kind::Copy => fs::read(token_file(place).here()).context("read it"),
+        Token::Undecided | Token::Copy(_) => source.token,
+    };
+    let token = keep(&token_file(place), token, "token", &config.token_file, report);
+    let record = Record::of(config, wanted, kind);
+    if token && Record::read(place).is_none_or(|found| !found.says(&record)) {
+        keep(
+            &record_file(place),
+            Ok(record.text()),
+            "token",
             Path::new(""),
             report,
-        )
+        );
+    }
+    report.credential = token.then(|| on_node(place, kind));
+    // The kubeconfig last: it must not name what is not there.
+    let kubeconfig = Ok(kubeconfig(config).into_bytes());
+    ca && token && keep(&place.kubeconfig, kubeconfig, "kubeconfig", Path::new(""), report)
+}
+
+/// The pod's own token as it is now.
+pub fn pod_token(config: &Config) -> Result<Vec<u8>> {
+    Source::read(&config.token_file, &config.ca_file).token
+}
+
+/// The pod's namespace: the kubelet puts it beside the token, and the token says it too.
+pub fn own_namespace(config: &Config) -> Option<String> {
+    let beside = fs::read_to_string(config.token_file.with_file_name("namespace")).ok();
+    let beside = beside.map(|n| n.trim().to_owned()).filter(|n| !n.is_empty());
+    beside.or_else(|| Claims::read(&pod_token(config).ok()?).map(|c| c.kubernetes.namespace))
+}
+
+/// The token on the node, when it is one that was requested for this configuration and still has a while to live.
+pub fn minted_before(config: &Config) -> Option<Minted> {
+    let record = Record::read(&config.place)?;
+    let token = fs::read(token_file(&config.place).here()).ok()?;
+    let lives = record.ends.is_some_and(|ends| ends > clock::now() + 60);
+    let fits = lives && record.kind != Kind::Copy && record.asked == asked(config) && record.is_of(&token);
+    fits.then(|| Minted {
+        token: Secret::new(token),
+        kind: record.kind,
+        ends: record.ends.unwrap_or_default(),
+        renew_at: record.renew_at.unwrap_or_default(),
+    })
+}
+
+fn on_node(place: &Place, kind: Kind) -> Credential {
+    let read = |file: HostPath| fs::read(file.here()).unwrap_or_default();
+    let certificates = Bundle::parse(&read(ca_file(place))).certificates;
+    Credential {
+        kind,
+        ends: Claims::read(&read(token_file(place))).and_then(|claims| claims.exp),
+        ca_ends: certificates
+            .iter()
+            .filter_map(|der| Certificate::read(der))
+            .map(|c| c.not_after)
+            .min(),
+    }
+}
+
+/// What lies beside the token: how it was made, why so, and when the next one is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Record {
+    kind: Kind,
+    because: String,
+    /// Account and audiences that were configured.
+    asked: String,
+    ends: Option<i64>,
+    renew_at: Option<i64>,
+    /// The token's own id.
+    id: String,
+}
+
+impl Record {
+    fn of(config: &Config, wanted: &Token, kind: Kind) -> Self {
+        let minted = match wanted {
+            Token::Minted(minted) => Some(minted),
+            Token::Undecided | Token::Copy(_) => None,
+        };
+        let because = match wanted {
+            Token::Copy(because) => because,
+            Token::Minted(_) | Token::Undecided => "",
+        };
+        let claims = minted.and_then(|m| Claims::read(m.token.reveal()));
+        Self {
+            kind,
+            because: because.to_owned(),
+            asked: asked(config),
+            ends: minted.map(|m| m.ends),
+            renew_at: minted.map(|m| m.renew_at),
+            id: claims.map(|c| c.jti).unwrap_or_default(),
+        }
+    }
+
+    fn read(place: &Place) -> Option<Self> {
+        let value: Value = serde_json::from_slice(&fs::read(record_file(place).here()).ok()?).ok()?;
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        Some(Self {
+            kind: Kind::from_word(&text("kind"))?,
+            because: text("because"),
+            asked: text("asked"),
+            ends: value["ends"].as_i64(),
+            renew_at: value["renew-at"].as_i64(),
+            id: text("id"),
+        })
+    }
+
+    fn text(&self) -> Vec<u8> {
+        let value = json!({"kind": self.kind.word(), "because": self.because, "asked": self.asked,
+            "ends": self.ends, "renew-at": self.renew_at, "id": self.id});
+        format!("{value:#}\n").into_bytes()
+    }
+
+    /// True when this record, which was found, needs no change to say what is wanted: what is not known yet (no reason, no
+    /// times) does not replace what is.
+    fn says(&self, wanted: &Self) -> bool {
+        self == wanted || (self.kind == wanted.kind && wanted.because.is_empty() && wanted.ends.is_none())
+    }
+
+    fn is_of(&self, token: &[u8]) -> bool {
+        Claims::read(token).is_some_and(|claims| claims.jti == self.id)
+    }
+}
+
+fn asked(config: &Config) -> String {
+    let account = config
+        .account
+        .clone()
+        .map(|(namespace, name)| format!("{namespace}/{name}"));
+    format!("{} {}", account.unwrap_or_default(), config.audiences.join(","))
 }
 
 /// Takes them away, the kubeconfig first.
 pub fn take_away(place: &Place, report: &mut Report) {
-    for file in [place.kubeconfig.clone(), token_file(place), ca_file(place)] {
+    for file in [
+        place.kubeconfig.clone(),
+        token_file(place),
+        record_file(place),
+        ca_file(place),
+    ] {
         match atomic::remove(file.here()) {
             Ok(true) => report.changed("removed", &file),
             Ok(false) => {}
@@ -83,12 +208,18 @@ pub fn take_away(place: &Place, report: &mut Report) {
     }
 }
 
-fn token_file(place: &Place) -> HostPath {
+/// Where the plugin's token is.
+pub fn token_file(place: &Place) -> HostPath {
     place.own_dir.join("token")
 }
 
-fn ca_file(place: &Place) -> HostPath {
+/// Where its CA bundle is.
+pub fn ca_file(place: &Place) -> HostPath {
     place.own_dir.join("ca.crt")
+}
+
+fn record_file(place: &Place) -> HostPath {
+    place.own_dir.join("credential")
 }
 
 /// JSON, which is YAML too and which no reader can misunderstand. The names are those that linkerd-cni uses.
@@ -155,23 +286,6 @@ fn is_secret(path: &Path) -> io::Result<bool> {
     }
 }
 
-fn own_directory(dir: &HostPath, report: &mut Report) -> Result<()> {
-    match fs::DirBuilder::new().mode(OWN_DIR_MODE).create(dir.here()) {
-        Ok(()) => report.changed("made our directory", dir),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(e) => return Err(e).context("make our directory"),
-    }
-    let found = fs::symlink_metadata(dir.here()).context("look at our directory")?;
-    if !found.is_dir() {
-        bail!("our directory is something else: remove it");
-    }
-    if found.mode() & 0o7777 != OWN_DIR_MODE {
-        fs::set_permissions(dir.here(), fs::Permissions::from_mode(OWN_DIR_MODE)).context("set its mode")?;
-        report.changed("closed our directory to others", dir);
-    }
-    Ok(())
-}
-
 impl Source {
     /// Reads both files. Where they lie in one projected volume they come from one generation of it: the kubelet replaces
     /// the link `..data` and then deletes the old directory behind it, at any time.
@@ -208,9 +322,7 @@ impl Source {
             token: read(token_in, token_file)
                 .context("read this pod's token")
                 .and_then(|t| usable_token(&t)),
-            ca: read(ca_in, ca_file)
-                .context("read the CA bundle")
-                .and_then(usable_ca),
+            ca: read(ca_in, ca_file).context("read the CA bundle"),
         }
     }
 }
@@ -233,11 +345,13 @@ fn usable_token(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(token.to_vec())
 }
 
-/// The bundle as it is, when there is a certificate in it.
-fn usable_ca(bytes: Vec<u8>) -> Result<Vec<u8>> {
-    let holds = |mark: &[u8]| bytes.windows(mark.len()).any(|w| w == mark);
-    if !holds(b"-----BEGIN CERTIFICATE-----") || !holds(b"-----END CERTIFICATE-----") {
-        bail!("no certificate in the CA bundle; the one on the node stays until a good one comes");
+/// The bundle as it is, when there is a certificate in it. One that only looks like a bundle is better than none, but never
+/// replaces a good one.
+fn usable_ca(bytes: Vec<u8>, on_node: &HostPath) -> Result<Vec<u8>> {
+    let good = |pem: &[u8]| !Bundle::parse(pem).certificates.is_empty();
+    let looks_good = bytes.windows(BEGIN.len()).any(|w| w == BEGIN);
+    if !looks_good || (!good(&bytes) && fs::read(on_node.here()).is_ok_and(|there| good(&there))) {
+        bail!("no good certificate in the CA bundle; the one on the node stays until a good one comes");
     }
     Ok(bytes)
 }

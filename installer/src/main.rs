@@ -3,6 +3,7 @@
 //! `settings` (what was given) -> `config` (checked) -> `reconcile` (binary, credentials, conflist made right), again on
 //! each event of `watch`.
 
+mod api;
 mod atomic;
 mod binary;
 mod config;
@@ -10,30 +11,40 @@ mod conflist;
 mod credentials;
 mod entry;
 mod host;
+mod keeper;
+mod leave;
+mod ownership;
 mod reconcile;
 mod report;
 #[cfg(test)]
 mod scratch;
+mod serve;
 mod settings;
+mod status;
 mod sys;
+mod token;
 mod watch;
 
 use std::{
     env,
     ffi::OsString,
     io::{self, Write},
+    os::unix::net::UnixStream,
     path::Path,
     process::ExitCode,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 use evergreen_cni::log::{Level, Log};
 
-use config::{Config, OnTerm, Place};
-use reconcile::{Reconciler, Turn};
+use config::{Config, Place, TokenSource};
+use keeper::{Keeper, Token};
+use reconcile::{Outcome, Reconciler};
 use report::{Report, Voice};
 use settings::{Given, Setting};
+use status::Status;
 use sys::Signals;
 use watch::{Event, Watch};
 
@@ -84,21 +95,28 @@ fn start(verb: Option<Verb>, given: Given) -> Result<()> {
     }
     // Before anything is touched: from here on a signal waits until a turn is over.
     let signals = Signals::take_over().context("take the signals over")?;
-    let reconciler = Reconciler::new(Config::from_given(&given)?)?;
-    let watch = Watch::new(signals)?;
+    let config = Config::from_given(&given)?;
+    let reconciler = Reconciler::new(config, verb == Verb::Run)?;
+    let (watch, button) = Watch::new(signals)?;
     match verb {
         Verb::Once => once(reconciler, watch, log),
-        _ => run(reconciler, watch, log),
+        _ => run(reconciler, watch, button, log),
     }
 }
 
 /// Installs, waits for a network if there is none yet, and ends.
 fn once(mut reconciler: Reconciler, mut watch: Watch, log: Log) -> Result<()> {
+    let config = reconciler.config();
+    let token = match config.token_source {
+        TokenSource::Request => keeper::mint_once(config, log).token(),
+        TokenSource::Copy => Keeper::new(config).token(),
+        TokenSource::Auto => Token::Copy("an installer that does not stay renews nothing"),
+    };
     let mut voice = Voice::default();
     let until = Instant::now() + reconciler.config().wait;
     loop {
         watch.follow(directories(reconciler.config()));
-        let Turn { report, installed } = reconciler.turn();
+        let Outcome { report, installed } = reconciler.turn(&token);
         voice.say(log, &report);
         if installed {
             return Ok(());
@@ -115,30 +133,43 @@ fn once(mut reconciler: Reconciler, mut watch: Watch, log: Log) -> Result<()> {
 }
 
 /// Installs, keeps it right, and removes it on the way out if that is asked for.
-fn run(mut reconciler: Reconciler, mut watch: Watch, log: Log) -> Result<()> {
+fn run(mut reconciler: Reconciler, mut watch: Watch, button: UnixStream, log: Log) -> Result<()> {
+    let status = Arc::new(Status::default());
+    if let Some(port) = reconciler.config().port {
+        // Without it the node is as well off; only nobody can ask how it is.
+        serve::start(port, &status, log).unwrap_or_else(|e| log.warn(format_args!("not serving: {e:#}")));
+    }
+    let keeper = Keeper::start(reconciler.config(), &status, button, log)?;
     let mut voice = Voice::default();
     loop {
         watch.follow(directories(reconciler.config()));
-        let Turn { report, .. } = reconciler.turn();
+        let Outcome { report, installed } = reconciler.turn(&keeper.token());
         voice.say(log, &report);
+        status.after_turn(&report, installed);
+        keeper.wake();
         if watch.next(report.look_again())? == Event::Leave {
             break;
         }
     }
-    match reconciler.config().on_term {
-        OnTerm::Keep => {
-            log.info(format_args!("leaving, and everything stays as it is"));
-            Ok(())
-        }
-        OnTerm::Auto | OnTerm::Remove => uninstall(&reconciler.config().place, log),
+    let had_rights = status.facts().had_rights;
+    let decision = leave::decide(reconciler.config(), had_rights);
+    let word = if decision.remove { "removes" } else { "keeps" };
+    log.info(format_args!("leaving={word} because={:?}", decision.because));
+    if decision.remove {
+        return removed(&reconciler.remove(), log);
     }
+    reconciler.keep();
+    Ok(())
 }
 
 fn uninstall(place: &Place, log: Log) -> Result<()> {
-    let report = reconcile::remove(place);
-    Voice::default().say(log, &report);
+    removed(&reconcile::uninstall(place), log)
+}
+
+fn removed(report: &Report, log: Log) -> Result<()> {
+    Voice::default().say(log, report);
     if !report.all_well() {
-        bail!("not everything could be removed: {}", problems(&report));
+        bail!("not everything could be removed: {}", problems(report));
     }
     Ok(())
 }

@@ -1,12 +1,22 @@
-//! One turn: the node is looked at and made to be what the configuration says. Nothing is remembered of earlier turns but
-//! which plugin file has proven to run; a turn that finds everything right changes nothing.
+//! One turn: the node is looked at and made to be what the configuration says. Nothing is remembered of earlier turns but which
+//! plugin file has proven to run and when a conflist was rewritten; a turn that finds everything right changes nothing.
+
+use std::time::Duration;
+
+use anyhow::Result;
 
 use crate::{
     binary::{self, Proven, Wanted},
     config::{Config, Place},
-    conflist, credentials,
+    conflist::{self, Rewrites},
+    credentials,
+    keeper::Token,
+    ownership::{self, Ownership, Standing, Turn},
     report::Report,
 };
+
+/// How soon an installer that has been replaced looks whether the newer one still lives: nobody else tells it.
+const REPLACED: Duration = Duration::from_secs(2);
 
 /// What turns need besides the node.
 #[derive(Debug)]
@@ -14,11 +24,13 @@ pub struct Reconciler {
     config: Config,
     files: Vec<Wanted>,
     proven: Proven,
+    rewrites: Rewrites,
+    ownership: Option<Ownership>,
 }
 
 /// What a turn came to.
 #[derive(Debug)]
-pub struct Turn {
+pub struct Outcome {
     /// What was done and found.
     pub report: Report,
     /// The plugin, its credentials and its entry are all in place.
@@ -26,13 +38,14 @@ pub struct Turn {
 }
 
 impl Reconciler {
-    /// Made of a checked configuration and of the image's files.
-    pub fn new(config: Config) -> anyhow::Result<Self> {
-        let files = binary::wanted(&config.place)?;
+    /// Made of a checked configuration and of the image's files. One that stays keeps a record of itself on the node.
+    pub fn new(config: Config, stays: bool) -> Result<Self> {
         Ok(Self {
+            files: binary::wanted(&config.place)?,
             config,
-            files,
             proven: Proven::default(),
+            rewrites: Rewrites::default(),
+            ownership: stays.then(Ownership::default),
         })
     }
 
@@ -43,18 +56,69 @@ impl Reconciler {
 
     /// Binary, credentials, conflist: each only when what it stands on is there, so that no conflist ever names a plugin
     /// that is missing or cannot work.
-    pub fn turn(&mut self) -> Turn {
+    pub fn turn(&mut self, token: &Token) -> Outcome {
         let mut report = Report::default();
-        let binary = binary::make_it_so(&self.config.place, &self.files, &mut self.proven, &mut report);
-        let credentials = credentials::make_it_so(&self.config, &mut report);
-        let installed = binary && credentials && conflist::make_it_so(&self.config, &mut report);
-        Turn { report, installed }
+        let place = &self.config.place;
+        if let Err(error) = ownership::own_directory(&place.own_dir, &mut report) {
+            report.failed("directory", &place.own_dir, &error);
+        }
+        let _turn = Turn::begin(&place.own_dir);
+        match self.ownership.as_mut().map(|o| o.standing(place)) {
+            Some(Ok(Standing::Theirs(newer))) => {
+                report.notice(format_args!(
+                    "a newer installer has taken over, and this one leaves everything: {newer}"
+                ));
+                report.look_again_in(REPLACED);
+                return Outcome {
+                    report,
+                    installed: false,
+                };
+            }
+            Some(Err(error)) => report.failed("record", &place.own_dir, &error),
+            Some(Ok(Standing::Ours)) | None => {}
+        }
+        let binary = binary::make_it_so(place, &self.files, &mut self.proven, &mut report);
+        let credentials = credentials::make_it_so(&self.config, token, &mut report);
+        let installed =
+            binary && credentials && conflist::make_it_so(&self.config, &mut self.rewrites, &mut report);
+        Outcome { report, installed }
     }
+
+    /// The end of one that stays, when everything shall be removed; nothing is removed while another one works here.
+    pub fn remove(&mut self) -> Report {
+        let place = &self.config.place;
+        let _turn = Turn::begin(&place.own_dir);
+        if let Some(ownership) = &mut self.ownership {
+            let alone = ownership.is_alone(place);
+            ownership.resign(place);
+            if !alone {
+                let mut report = Report::default();
+                report.notice("another installer works on this node, so everything stays");
+                return report;
+            }
+        }
+        remove(place)
+    }
+
+    /// The end of one that stays, when everything shall stay.
+    pub fn keep(&mut self) {
+        if let Some(ownership) = &mut self.ownership {
+            ownership.resign(&self.config.place);
+        }
+    }
+}
+
+/// A removal by a process of its own.
+pub fn uninstall(place: &Place) -> Report {
+    let _turn = Turn::begin(&place.own_dir);
+    let mut running = Report::default();
+    ownership::remove_all(place, &mut running);
+    running.and(remove(place))
 }
 
 /// Everything goes, in the reverse order. An error with one file never stops the others, but while a conflist still names
 /// the plugin, the plugin and its credentials stay: without them no pod of the node could start or end.
-pub fn remove(place: &Place) -> Report {
+fn remove(place: &Place) -> Report {
     let mut report = Report::default();
     conflist::take_away(place, &mut report);
     if report.all_well() {

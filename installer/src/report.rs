@@ -4,19 +4,36 @@ use std::{collections::BTreeSet, fmt, io, time::Duration};
 
 use evergreen_cni::log::Log;
 
-use crate::host::HostPath;
+use crate::{host::HostPath, token::Kind};
 
 /// What one turn came to.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// One line for each change made on the node.
-    changes: Vec<String>,
+    /// Each change made on the node: what was done, with which file.
+    changes: Vec<(String, String)>,
     /// What is not as it shall be.
     problems: BTreeSet<Problem>,
     /// What a person may want to know and what does not keep us from our work.
     notices: BTreeSet<String>,
     /// When to look again, if sooner than usual.
     look_again: Option<Duration>,
+    /// How many files were left alone because they had been rewritten too often.
+    held_back: u64,
+    /// The networks we belong in, and whether we are in them.
+    networks: Vec<(String, bool)>,
+    /// The credential on the node.
+    pub credential: Option<Credential>,
+}
+
+/// The credential on the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// How its token was made.
+    pub kind: Kind,
+    /// When the token ends, in seconds since 1970; none when it does not say.
+    pub ends: Option<i64>,
+    /// When the first certificate of the CA bundle ends.
+    pub ca_ends: Option<i64>,
 }
 
 /// Something that could not be done. The rest of the turn went on, and the next turn tries again.
@@ -37,7 +54,7 @@ pub struct Voice {
 impl Report {
     /// Notes a change: what was done, with which file.
     pub fn changed(&mut self, what: &str, path: &HostPath) {
-        self.changes.push(format!("change={what:?} file={path}"));
+        self.changes.push((what.to_owned(), path.to_string()));
     }
 
     /// Notes something that could not be done with a file of the node.
@@ -69,9 +86,44 @@ impl Report {
         self.look_again
     }
 
+    /// Notes a file that is left alone for a while, since it was rewritten too often.
+    pub fn hold_back(&mut self, time: Duration) {
+        self.held_back += 1;
+        self.look_again_in(time);
+    }
+
+    /// Notes a network we belong in, and whether we are in it.
+    pub fn network(&mut self, file: &HostPath, ours_in: bool) {
+        self.networks.push((file.to_string(), ours_in));
+    }
+
+    /// The files that were changed.
+    pub fn changed_files(&self) -> impl Iterator<Item = &str> {
+        self.changes.iter().map(|(_, file)| file.as_str())
+    }
+
+    /// How many files were held back.
+    pub fn held_back(&self) -> u64 {
+        self.held_back
+    }
+
+    /// The networks we belong in, and whether we are in them.
+    pub fn networks(&self) -> &[(String, bool)] {
+        &self.networks
+    }
+
     /// What is not as it shall be.
     pub fn problems(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter()
+    }
+
+    /// Both reports as one.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.changes.extend(other.changes);
+        self.problems.extend(other.problems);
+        self.notices.extend(other.notices);
+        self
     }
 
     /// True when everything is as it shall be.
@@ -83,8 +135,8 @@ impl Report {
 impl Voice {
     /// Logs what is new in a report.
     pub fn say(&mut self, log: Log, report: &Report) {
-        for change in &report.changes {
-            log.info(format_args!("{change}"));
+        for (what, file) in &report.changes {
+            log.info(format_args!("change={what:?} file={file}"));
         }
         let problems = report
             .problems

@@ -91,7 +91,49 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "EVERGREEN_ON_TERM",
         default: "auto",
-        meaning: "what `run` does when it is asked to end: `auto`, `remove` everything, or `keep` everything",
+        meaning: "what `run` does when it is asked to end: `remove` everything, `keep` everything, or `auto`: \
+                  remove only when its DaemonSet is going away",
+    },
+    Setting {
+        variable: "EVERGREEN_ON_TERM_UNSURE",
+        default: "keep",
+        meaning: "what `auto` does when the API server cannot be asked: `keep` or `remove`",
+    },
+    Setting {
+        variable: "EVERGREEN_DAEMONSET",
+        default: "linkerd-cni",
+        meaning: "name of the DaemonSet this pod belongs to, in the pod's namespace",
+    },
+    Setting {
+        variable: "EVERGREEN_TOKEN_SOURCE",
+        default: "auto",
+        meaning: "which token the plugin gets: `request` one of its own, `copy` this pod's, or `auto`: request, and copy \
+                  where that is refused",
+    },
+    Setting {
+        variable: "EVERGREEN_SERVICE_ACCOUNT",
+        default: "",
+        meaning: "whose token is requested, as NAME or NAMESPACE/NAME; this pod's own account when not set",
+    },
+    Setting {
+        variable: "EVERGREEN_TOKEN_AUDIENCE",
+        default: "",
+        meaning: "for whom it is, several by comma; the API server's own audience when not set",
+    },
+    Setting {
+        variable: "EVERGREEN_TOKEN_SECONDS",
+        default: "86400",
+        meaning: "for how long it is asked, at least 600; what the server gives is obeyed",
+    },
+    Setting {
+        variable: "NODE_NAME",
+        default: "",
+        meaning: "name of this node, which a requested token dies with; what this pod's token says when not set",
+    },
+    Setting {
+        variable: "EVERGREEN_ADMIN_PORT",
+        default: "9991",
+        meaning: "port of /livez, /readyz and /metrics while `run` runs; `off` for none, 0 for any that is free",
     },
     Setting {
         variable: "EVERGREEN_LOG_LEVEL",

@@ -1,10 +1,10 @@
-//! What wakes the installer: a change in a directory, a signal, the clock. An event never says what to do: it only says
+//! What wakes the installer: a change in a directory, a signal, the bell of another thread, the clock. An event never says what to do: it only says
 //! that it is time to look, so that one that was missed costs a turn of the clock and nothing else.
 
 use std::{
     collections::BTreeMap,
-    io,
-    os::fd::AsFd,
+    io::{self, Read},
+    os::{fd::AsFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -39,20 +39,27 @@ pub enum Event {
 pub struct Watch {
     inotify: Inotify,
     signals: Signals,
+    bell: UnixStream,
     watched: BTreeMap<PathBuf, WatchDescriptor>,
     complete: bool,
 }
 
 impl Watch {
-    /// Watches nothing yet but the signals.
-    pub fn new(signals: Signals) -> Result<Self> {
+    /// Watches nothing yet but the signals. Returns also the bell's button: a byte written to it wakes us.
+    pub fn new(signals: Signals) -> Result<(Self, UnixStream)> {
+        let (bell, button) = UnixStream::pair().context("make a bell")?;
+        for end in [&bell, &button] {
+            end.set_nonblocking(true).context("make a bell")?;
+        }
         let inotify = Inotify::init().context("start inotify (is fs.inotify.max_user_instances reached?)")?;
-        Ok(Self {
+        let watch = Self {
             inotify,
             signals,
+            bell,
             watched: BTreeMap::new(),
             complete: false,
-        })
+        };
+        Ok((watch, button))
     }
 
     /// Watches these directories and no others. To be called before each look at them, so that no change falls between, and
@@ -83,7 +90,7 @@ impl Watch {
         let mut burst_ends = None;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let files = [self.signals.as_fd(), self.inotify.as_fd()];
+            let files = [self.signals.as_fd(), self.inotify.as_fd(), self.bell.as_fd()];
             sys::wait_readable(&files, left).context("wait for events")?;
             if self.signals.came() {
                 return Ok(Event::Leave);
@@ -103,6 +110,9 @@ impl Watch {
     fn drained(&mut self) -> Result<bool> {
         let mut buffer = [0; 4096];
         let mut any = false;
+        while matches!(self.bell.read(&mut buffer), Ok(n) if n > 0) {
+            any = true;
+        }
         loop {
             match self.inotify.read_events(&mut buffer) {
                 Ok(events) => {

@@ -79,7 +79,7 @@ fn d20_no_conflist_is_touched_before_the_credentials_are_there() {
         fs::write(node.net(name), CALICO).unwrap();
     }
     node.rotate("token-1", "");
-    node.fail(&["once"], &["no certificate in the CA bundle"]);
+    node.fail(&["once"], &["no good certificate in the CA bundle"]);
     for name in ["10-calico.conflist", "20-b.conflist", "30-c.conflist"] {
         assert_eq!(fs::read_to_string(node.net(name)).unwrap(), CALICO);
     }

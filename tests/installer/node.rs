@@ -94,6 +94,8 @@ impl Node {
             .with("KUBERNETES_SERVICE_HOST", "10.96.0.1")
             .with("KUBERNETES_SERVICE_PORT", "443")
             .with("EVERGREEN_WAIT_SECONDS", "0")
+            .with("EVERGREEN_ADMIN_PORT", "off")
+            .with("EVERGREEN_TOKEN_SOURCE", "copy")
     }
 
     /// With a variable of the installer set.

@@ -1,0 +1,420 @@
+//! The thread that talks to the API server, so that no turn ever waits for it.
+//!
+//! It keeps a token of the plugin's own (see [`super::token`]) and asks the API server whether it takes what lies on the
+//! node. What it comes to is left for the turns and for `serve`; it touches no file itself.
+
+use std::{
+    collections::hash_map::RandomState,
+    fs,
+    hash::{BuildHasher, Hasher},
+    io::Write,
+    os::unix::net::UnixStream,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use evergreen_cni::{
+    deadline::Deadline,
+    kube::{Class, Client, Error, Secret, Source, claims::Claims, clock, review::Action},
+    log::Log,
+};
+
+use crate::{
+    api,
+    config::{Config, TokenSource},
+    credentials,
+    status::{Review, Status},
+    token::{self, Minted, Wanted},
+};
+
+/// How often the API server is asked about the node's credential when nothing changes.
+const REVIEW_EVERY: Duration = Duration::from_secs(60);
+/// The pause after a failure, and the longest it grows to.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// Which token belongs on the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Token {
+    /// It is not known yet: what is there may stay if it is good.
+    Undecided,
+    /// This one.
+    Minted(Minted),
+    /// A copy of the pod's own, because of this: one of few reasons, so that a file that holds it seldom changes.
+    Copy(&'static str),
+}
+
+/// The thread's side that everybody sees.
+#[derive(Debug)]
+pub struct Keeper {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    token: Token,
+    /// Somebody has something to show.
+    woken: bool,
+}
+
+impl Keeper {
+    /// Starts the thread; a byte is written to `bell` whenever a turn is due because of it.
+    pub fn start(config: &Config, status: &Arc<Status>, bell: UnixStream, log: Log) -> Result<Arc<Self>> {
+        let keeper = Arc::new(Self::new(config));
+        let work = Work::new(
+            config.clone(),
+            Arc::clone(&keeper),
+            Arc::clone(status),
+            Some(bell),
+            log,
+        );
+        thread::Builder::new()
+            .name("keeper".to_owned())
+            .spawn(move || work.for_ever())
+            .context("start a thread")?;
+        Ok(keeper)
+    }
+
+    /// One that asks nobody, for a turn that must not wait.
+    pub fn new(config: &Config) -> Self {
+        let token = match config.token_source {
+            TokenSource::Copy => Token::Copy("EVERGREEN_TOKEN_SOURCE is copy"),
+            TokenSource::Auto | TokenSource::Request => Token::Undecided,
+        };
+        Self {
+            state: Mutex::new(State { token, woken: false }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Which token belongs on the node.
+    pub fn token(&self) -> Token {
+        self.state().token.clone()
+    }
+
+    /// Tells the thread that files may have changed.
+    pub fn wake(&self) {
+        self.state().woken = true;
+        self.changed.notify_all();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks for a token once, for an installer that does not stay.
+pub fn mint_once(config: &Config, log: Log) -> Arc<Keeper> {
+    let keeper = Arc::new(Keeper::new(config));
+    let mut work = Work::new(config.clone(), Arc::clone(&keeper), Arc::default(), None, log);
+    work.keep_token();
+    keeper
+}
+
+/// The thread's own side.
+struct Work {
+    config: Config,
+    keeper: Arc<Keeper>,
+    status: Arc<Status>,
+    bell: Option<UnixStream>,
+    log: Log,
+    /// The pod's token when the last one was minted with it.
+    minted_with: Option<Vec<u8>>,
+    mint: Schedule,
+    review: Schedule,
+    /// Token and CA that were last asked about.
+    reviewed: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Work {
+    fn new(
+        config: Config,
+        keeper: Arc<Keeper>,
+        status: Arc<Status>,
+        bell: Option<UnixStream>,
+        log: Log,
+    ) -> Self {
+        let (mint, review) = (Schedule::now(), Schedule::now());
+        Self {
+            config,
+            keeper,
+            status,
+            bell,
+            log,
+            minted_with: None,
+            mint,
+            review,
+            reviewed: None,
+        }
+    }
+
+    fn for_ever(mut self) {
+        loop {
+            self.keep_token();
+            self.review();
+            let mut state = self.keeper.state();
+            while !state.woken && !self.mint.is_due() && !self.review.is_due() {
+                let wait = self.mint.left().min(self.review.left());
+                state = self
+                    .keeper
+                    .changed
+                    .wait_timeout(state, wait)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            }
+            state.woken = false;
+        }
+    }
+
+    /// Sees to it that there is a token of the plugin's own, if there may be one.
+    fn keep_token(&mut self) {
+        if self.config.token_source == TokenSource::Copy {
+            self.mint.next_in(LONGEST_PAUSE);
+            return;
+        }
+        // Without a token of its own the pod has nothing to ask with; the next turn's wake finds one.
+        let Ok(pod_token) = credentials::pod_token(&self.config) else {
+            return;
+        };
+        if self.keeper.token() == Token::Undecided
+            && let Some(found) = credentials::minted_before(&self.config)
+        {
+            self.mint.next_in(until(found.renew_at));
+            self.minted_with = Some(pod_token.clone());
+            self.decide(Token::Minted(found));
+        }
+        let rotated = self.minted_with.as_ref().is_some_and(|with| *with != pod_token);
+        if !self.mint.is_due() && !rotated {
+            return;
+        }
+        self.minted_with = Some(pod_token.clone());
+        match self.mint(&pod_token) {
+            Ok(minted) => {
+                self.log.info(format_args!(
+                    "token={} ends={}",
+                    minted.kind,
+                    clock::rfc3339(minted.ends)
+                ));
+                self.mint.succeeded(until(minted.renew_at).max(FIRST_PAUSE));
+                self.decide(Token::Minted(minted));
+            }
+            Err(error) => self.not_minted(&error),
+        }
+    }
+
+    /// Asks for a token, and for whom the API server takes its bearer: only one that works replaces another.
+    fn mint(&self, pod_token: &[u8]) -> Result<Minted, Error> {
+        let deadline = Deadline::after(api::ASKING_TAKES);
+        let mut client = api::as_pod(&self.config, deadline)?;
+        let claims = Claims::read(pod_token).unwrap_or_default();
+        let wanted = wanted(&self.config, &claims, &mut client);
+        let minted = token::mint(&mut client, &wanted, chance())?;
+        let source = Source::Data(Secret::new(minted.token.reveal()));
+        let client = api::with_token(&self.config, source, &self.config.ca_file, deadline)?;
+        accepted(client).map(|_| minted)
+    }
+
+    fn not_minted(&mut self, error: &Error) {
+        self.mint.failed();
+        let never = matches!(
+            error.class,
+            Class::Forbidden | Class::Anonymous | Class::NotFound | Class::BadRequest
+        );
+        let living = matches!(self.keeper.token(), Token::Minted(m) if m.ends > clock::now());
+        if living && !never {
+            self.log
+                .warn(format_args!("token=kept because={:?}", error.to_string()));
+            return;
+        }
+        if self.config.token_source == TokenSource::Request {
+            self.log
+                .warn(format_args!("token=none because={:?}", error.to_string()));
+            return;
+        }
+        if !matches!(self.keeper.token(), Token::Copy(_)) {
+            self.log
+                .info(format_args!("token=copy because={:?}", error.to_string()));
+        }
+        self.decide(Token::Copy(if never {
+            "the API server refuses to give this pod a token of the plugin's own"
+        } else {
+            "the API server could not be asked for a token of the plugin's own"
+        }));
+    }
+
+    fn decide(&mut self, token: Token) {
+        let mut state = self.keeper.state();
+        if state.token == token {
+            return;
+        }
+        state.token = token;
+        drop(state);
+        self.ring();
+    }
+
+    fn ring(&mut self) {
+        if let Some(bell) = &mut self.bell {
+            // Full means that it rings already.
+            let _ = bell.write(&[0]);
+        }
+    }
+
+    /// Notes that this pod may read pods: should it lose that, it is being uninstalled (see [`super::leave`]).
+    fn note_rights(&self) {
+        if self.status.facts().had_rights {
+            return;
+        }
+        let get_pods = Action {
+            verb: "get",
+            resource: "pods",
+            ..Action::default()
+        };
+        let client = api::as_pod(&self.config, Deadline::after(api::ASKING_TAKES));
+        // Not noted is not known: then a variable decides at the end.
+        let may = client
+            .and_then(|mut client| client.can_i(&get_pods))
+            .unwrap_or(false);
+        self.status.facts().had_rights = may;
+    }
+
+    /// Asks the API server whether it takes what lies on the node, when that has changed or it is time.
+    fn review(&mut self) {
+        let files = [
+            credentials::token_file(&self.config.place),
+            credentials::ca_file(&self.config.place),
+        ];
+        let [Ok(token), Ok(ca)] = files.each_ref().map(|f| fs::read(f.here())) else {
+            self.status.facts().review = Review::NotAsked;
+            self.review.next_in(REVIEW_EVERY);
+            return;
+        };
+        let found = Some((token, ca));
+        if !self.review.is_due() && self.reviewed == found {
+            return;
+        }
+        self.reviewed = found;
+        let [token, ca] = files;
+        let deadline = Deadline::after(api::ASKING_TAKES);
+        let source = Source::File(token.here().to_path_buf());
+        let answer = api::with_token(&self.config, source, ca.here(), deadline).and_then(accepted);
+        let review = match answer {
+            Ok(name) => {
+                self.review.succeeded(REVIEW_EVERY);
+                Review::Accepted(name)
+            }
+            Err(error) => {
+                self.review.failed();
+                if error.class == Class::Unauthorized && matches!(self.keeper.token(), Token::Minted(_)) {
+                    // Its node, its account or its signing key is gone: another one is wanted at once.
+                    self.mint.next_in(Duration::ZERO);
+                }
+                Review::Refused(error.to_string())
+            }
+        };
+        if matches!(review, Review::Accepted(_)) {
+            self.note_rights();
+        }
+        let mut facts = self.status.facts();
+        if std::mem::discriminant(&facts.review) != std::mem::discriminant(&review) {
+            match &review {
+                Review::Refused(cause) => self
+                    .log
+                    .warn(format_args!("credential=refused because={cause:?}")),
+                Review::Accepted(name) => self.log.info(format_args!("credential=accepted as={name}")),
+                Review::NotAsked => {}
+            }
+        }
+        facts.review = review;
+    }
+}
+
+/// Whose token is asked for: what was configured, and for the rest what the pod's own token says.
+fn wanted(config: &Config, claims: &Claims, client: &mut Client) -> Wanted {
+    let own = token::account_of(claims).unwrap_or_default();
+    let (namespace, account) = match &config.account {
+        Some((namespace, name)) if namespace.is_empty() => (own.0, name.clone()),
+        Some(account) => account.clone(),
+        None => own,
+    };
+    let claimed = claims.kubernetes.node.clone().map(|n| (n.name, n.uid));
+    let node = config
+        .node_name
+        .clone()
+        .map(|name| (name, String::new()))
+        .or(claimed.clone());
+    let node = node.map(|(name, uid)| match claimed {
+        Some((claimed, uid)) if claimed == name => (name, uid),
+        // Not every installer may read nodes; without a uid the server takes the one there is.
+        _ => {
+            let uid = client.node(&name).map_or(uid, |node| node.uid);
+            (name, uid)
+        }
+    });
+    Wanted {
+        namespace,
+        account,
+        audiences: config.audiences.clone(),
+        seconds: config.token_seconds,
+        node,
+    }
+}
+
+/// The name under which the API server knows the client. Before Kubernetes 1.28 it cannot say: then, that it has answered.
+fn accepted(mut client: Client) -> Result<String, Error> {
+    match client.self_subject_review() {
+        Ok(user) => Ok(user.username),
+        Err(e) if e.class == Class::NotFound => Ok(String::new()),
+        Err(e) => Err(e),
+    }
+}
+
+fn until(when: i64) -> Duration {
+    Duration::from_secs(u64::try_from(when - clock::now()).unwrap_or(0))
+}
+
+/// A number from 0 to 1, another one each time.
+fn chance() -> f64 {
+    let random = RandomState::new().build_hasher().finish();
+    f64::from((random >> 32) as u32) / f64::from(u32::MAX)
+}
+
+/// When something is to be done next, later after each failure.
+struct Schedule {
+    next: Instant,
+    pause: Duration,
+}
+
+impl Schedule {
+    fn now() -> Self {
+        Self {
+            next: Instant::now(),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    fn left(&self) -> Duration {
+        self.next.saturating_duration_since(Instant::now())
+    }
+
+    fn next_in(&mut self, time: Duration) {
+        self.next = Instant::now() + time;
+    }
+
+    fn succeeded(&mut self, time: Duration) {
+        self.pause = FIRST_PAUSE;
+        self.next_in(time);
+    }
+
+    fn failed(&mut self) {
+        // Spread, so that the nodes of a cluster do not come back all at once.
+        self.next_in(self.pause.mul_f64(0.75 + chance() / 2.0));
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+    }
+}

@@ -1,0 +1,137 @@
+//! Asked to end: is this the end of the installation on this node, or will another installer follow?
+//!
+//! Removing at each end would leave pods unmeshed during every update; never removing would leave a node with a plugin
+//! nobody keeps. So the DaemonSet is asked for. Linkerd's chart does not let its pods read DaemonSets; there, an
+//! uninstallation shows in the loss of rights that the pod had before.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use evergreen_cni::{
+    deadline::Deadline,
+    kube::{Class, Error, claims::Claims},
+};
+
+use crate::{
+    api,
+    config::{Config, OnTerm},
+    credentials,
+};
+
+/// How long rights must be gone to be gone for good: an API server that has just started answers 403 for a while.
+const GONE_FOR_GOOD: Duration = Duration::from_secs(3);
+/// How long their loss is waited for: an uninstallation takes the DaemonSet first and its rights soon after.
+const WATCHED_FOR: Duration = Duration::from_secs(8);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(400);
+
+/// What is done, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// True to remove everything.
+    pub remove: bool,
+    /// For the log.
+    pub because: String,
+}
+
+/// What the API server says of the DaemonSet.
+enum Wanted {
+    Yes,
+    No(&'static str),
+    MayNotAsk,
+    CannotAsk(Error),
+}
+
+/// Decides. `had_rights`: this pod was seen to be allowed to read pods.
+pub fn decide(config: &Config, had_rights: bool) -> Decision {
+    let decision = |remove, because: &str| Decision {
+        remove,
+        because: because.to_owned(),
+    };
+    match config.on_term {
+        OnTerm::Remove => return decision(true, "EVERGREEN_ON_TERM is remove"),
+        OnTerm::Keep => return decision(false, "EVERGREEN_ON_TERM is keep"),
+        OnTerm::Auto => {}
+    }
+    match daemonset(config) {
+        Wanted::Yes => decision(false, "the DaemonSet is still wanted"),
+        Wanted::No(because) => decision(true, because),
+        Wanted::MayNotAsk if had_rights => watch_rights(config),
+        Wanted::MayNotAsk => unsure(config, "this pod may not read its DaemonSet"),
+        Wanted::CannotAsk(error) => unsure(config, &error.to_string()),
+    }
+}
+
+fn unsure(config: &Config, because: &str) -> Decision {
+    let remove = config.on_term_unsure == OnTerm::Remove;
+    Decision {
+        remove,
+        because: format!("{because}; EVERGREEN_ON_TERM_UNSURE decides"),
+    }
+}
+
+fn daemonset(config: &Config) -> Wanted {
+    let Some(namespace) = credentials::own_namespace(config) else {
+        return Wanted::MayNotAsk;
+    };
+    let asked = api::as_pod(config, Deadline::after(api::ASKING_TAKES))
+        .and_then(|mut client| client.daemonset(&namespace, &config.daemonset));
+    match asked {
+        Ok(found) if found.deleting => Wanted::No("the DaemonSet is being deleted"),
+        Ok(_) => Wanted::Yes,
+        Err(e) => match e.class {
+            Class::NotFound => Wanted::No("the DaemonSet is gone"),
+            Class::Forbidden | Class::Unauthorized | Class::Anonymous => Wanted::MayNotAsk,
+            _ => Wanted::CannotAsk(e),
+        },
+    }
+}
+
+/// Asks for this pod again and again, which it was allowed before.
+fn watch_rights(config: &Config) -> Decision {
+    let end = Instant::now() + WATCHED_FOR;
+    let mut gone_since = None;
+    loop {
+        match may_read_itself(config) {
+            Err(e) if matches!(e.class, Class::Forbidden | Class::Unauthorized | Class::Anonymous) => {
+                let since: Instant = *gone_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= GONE_FOR_GOOD {
+                    return Decision {
+                        remove: true,
+                        because: "the rights this pod had are gone".to_owned(),
+                    };
+                }
+            }
+            Err(e) if Instant::now() >= end => return unsure(config, &e.to_string()),
+            Err(_) => {}
+            Ok(()) => gone_since = None,
+        }
+        if gone_since.is_none() && Instant::now() >= end {
+            let because = "the rights this pod had are still there, so an uninstallation is unlikely";
+            return Decision {
+                remove: false,
+                because: because.to_owned(),
+            };
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    }
+}
+
+fn may_read_itself(config: &Config) -> Result<(), Error> {
+    let mut client = api::as_pod(config, Deadline::after(Duration::from_secs(1)))?;
+    let claims = credentials::pod_token(config)
+        .ok()
+        .and_then(|t| Claims::read(&t))
+        .unwrap_or_default();
+    let namespace = credentials::own_namespace(config).unwrap_or(claims.kubernetes.namespace);
+    // Any name will do: 404 is an answer to somebody who may ask.
+    let name = claims
+        .kubernetes
+        .pod
+        .map_or_else(|| "none".to_owned(), |pod| pod.name);
+    match client.pod(&namespace, &name, None) {
+        Err(e) if e.class == Class::NotFound => Ok(()),
+        answer => answer.map(|_| ()),
+    }
+}

@@ -1,0 +1,148 @@
+//! `/livez`, `/readyz` and `/metrics` over plain HTTP, for the kubelet and for Prometheus. Reads one request, answers, and
+//! closes: nobody who asks can hold up anything but this thread, and that for no longer than [`ASKING_TAKES`].
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use evergreen_cni::{deadline::Deadline, log::Log};
+
+use crate::status::Status;
+
+const ASKING_TAKES: Duration = Duration::from_millis(500);
+/// Longer than the first line of any request that is meant for us.
+const LONGEST: usize = 4096;
+
+/// Listens on both families, or on the one there is, and answers from threads of its own.
+pub fn start(port: u16, status: &Arc<Status>, log: Log) -> Result<()> {
+    let listeners = listen(port).with_context(|| format!("listen on port {port} for probes and metrics"))?;
+    for listener in listeners {
+        let address = listener.local_addr().context("read the address")?;
+        log.info(format_args!("serving=/livez,/readyz,/metrics address={address}"));
+        let status = Arc::clone(status);
+        thread::Builder::new()
+            .name("serve".to_owned())
+            .stack_size(64 << 10)
+            .spawn(move || {
+                listener
+                    .incoming()
+                    .flatten()
+                    .for_each(|stream| answer(stream, &status))
+            })
+            .context("start a thread")?;
+    }
+    Ok(())
+}
+
+/// A listener for IPv6 usually takes IPv4 too. Where it does not, there are two; where there is no IPv6, one.
+fn listen(port: u16) -> io::Result<Vec<TcpListener>> {
+    let v6 = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port));
+    let port = v6
+        .as_ref()
+        .ok()
+        .and_then(|l| l.local_addr().ok())
+        .map_or(port, |a: SocketAddr| a.port());
+    match (v6, TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))) {
+        (Err(_), Err(e)) => Err(e),
+        (v6, v4) => Ok([v6, v4].into_iter().flatten().collect()),
+    }
+}
+
+fn answer(mut stream: TcpStream, status: &Status) {
+    let deadline = Deadline::after(ASKING_TAKES);
+    let Some(path) = path(&mut stream, deadline) else {
+        return;
+    };
+    let (code, body) = match path.as_str() {
+        "/livez" | "/live" => match status.facts().is_alive() {
+            true => ("200 OK", "ok\n".to_owned()),
+            false => ("503 Service Unavailable", "no turn for two minutes\n".to_owned()),
+        },
+        "/readyz" | "/ready" => match status.facts().not_ready() {
+            why if why.is_empty() => ("200 OK", "ok\n".to_owned()),
+            why => ("503 Service Unavailable", why.join("\n") + "\n"),
+        },
+        "/metrics" => ("200 OK", status.facts().metrics()),
+        _ => ("404 Not Found", "see /livez, /readyz and /metrics\n".to_owned()),
+    };
+    let head = format!(
+        "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    let _ = stream.set_write_timeout(Some(ASKING_TAKES));
+    // Whoever no longer listens has had the answer offered.
+    let _ = stream.write_all((head + &body).as_bytes());
+}
+
+/// The path of a GET, when all of its head has come in time. The rest of the head says nothing we need, but must be read:
+/// closing a connection with unread bytes would take our answer back.
+fn path(stream: &mut TcpStream, deadline: Deadline) -> Option<String> {
+    let (mut head, mut buffer) = (Vec::new(), [0; 512]);
+    while !head.windows(4).any(|w| w == b"\r\n\r\n") {
+        if head.len() > LONGEST || deadline.is_over() {
+            return None;
+        }
+        stream.set_read_timeout(Some(deadline.left())).ok()?;
+        match stream.read(&mut buffer) {
+            Ok(n) if n > 0 => head.extend_from_slice(buffer.get(..n)?),
+            _ => return None,
+        }
+    }
+    let line = String::from_utf8(head).ok()?;
+    let mut words = line.lines().next()?.split(' ');
+    let path = (words.next()? == "GET").then(|| words.next())??;
+    Some(path.split('?').next()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn each_path_has_its_answer_and_nonsense_has_none() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let status = Status::default();
+            listener
+                .incoming()
+                .take(5)
+                .flatten()
+                .for_each(|stream| answer(stream, &status));
+        });
+        let get = |path: &str| ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        assert!(get("/livez").starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(get("/readyz?verbose").starts_with("HTTP/1.1 503 "));
+        assert!(get("/metrics").contains("\nevergreen_install_ready 0\n"));
+        assert!(get("/").starts_with("HTTP/1.1 404 "));
+        assert_eq!(ask(address, "POST /livez HTTP/1.1\r\n\r\n"), "");
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn both_families_are_served_on_one_port() {
+        let listeners = listen(0).unwrap();
+        let port = listeners[0].local_addr().unwrap().port();
+        assert!(listeners.iter().all(|l| l.local_addr().unwrap().port() == port));
+        for address in [
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
+        ] {
+            assert!(TcpStream::connect(address).is_ok(), "{address}");
+        }
+    }
+}
