@@ -10,9 +10,10 @@ use evergreen_cni::{
     intent::Redirect,
     iptables::{self, Tools},
     netconf::IptablesMode,
+    nft,
     ruleset::Ruleset,
 };
-use evergreen_test_support::netns::{Namespace, Wire};
+use evergreen_test_support::netns::{Namespace, Wire, without_nf_tables};
 use std::{
     fs::{self, File},
     os::unix::fs::PermissionsExt,
@@ -213,6 +214,62 @@ fn a_change_by_others_is_found_and_named() {
     let namespace = Namespace::new();
     let found = check(&namespace, &ruleset, tools(IptablesMode::Legacy)).unwrap_err();
     assert_eq!(found, "chain EVERGREEN_CNI_IN of the IPv4 table nat is missing");
+}
+
+#[test]
+fn what_is_cut_off_is_found_without_knowing_what_is_wanted() {
+    let tools = tools(IptablesMode::Legacy);
+    let namespace = Namespace::new();
+    let alone = || {
+        let checked = namespace
+            .run(|| iptables::check_alone(tools))
+            .unwrap_or_else(|e| panic!("{e}"));
+        checked.map_err(|difference| difference.to_string())
+    };
+    assert_eq!(
+        alone().unwrap_err(),
+        "there are no rules of ours in any table nat"
+    );
+    apply(&namespace, &Ruleset::build(&full()), tools);
+    alone().unwrap();
+    namespace.command("iptables-legacy", &["-t", "nat", "-F", "EVERGREEN_CNI_OUT"]);
+    assert_eq!(
+        alone().unwrap_err(),
+        "chain EVERGREEN_CNI_OUT of the IPv4 table nat is empty"
+    );
+    namespace.command("iptables-legacy", &["-t", "nat", "-F", "PREROUTING"]);
+    let cut_off = "nothing jumps from PREROUTING to chain EVERGREEN_CNI_IN of the IPv4 table nat";
+    assert_eq!(alone().unwrap_err(), cut_off);
+}
+
+#[test]
+fn on_a_kernel_without_nf_tables_the_variant_that_does_not_need_it_is_found() {
+    let wire = Wire::new();
+    let ruleset = Ruleset::build(&usual());
+    let error = without_nf_tables(|| wire.pod.run(|| nft::apply(&ruleset))).unwrap_err();
+    assert!(error.is_no_nf_tables(), "{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("this kernel has no nf_tables: load the module nf_tables"),
+        "{error}"
+    );
+    let removed = without_nf_tables(|| wire.pod.run(nft::remove)).unwrap_err();
+    assert!(removed.is_no_nf_tables(), "{removed}");
+
+    let used = without_nf_tables(|| {
+        wire.pod
+            .run(|| iptables::apply(&ruleset, tools(IptablesMode::Nft)))
+    });
+    let programs = [
+        "/usr/sbin/iptables-legacy-restore",
+        "/usr/sbin/ip6tables-legacy-restore",
+    ];
+    assert_eq!(
+        used.unwrap_or_else(|e| panic!("{e}")),
+        programs.map(PathBuf::from)
+    );
+    assert_redirected(&wire);
 }
 
 /// A directory of shell scripts that stand in for the real programs. Gone when dropped.

@@ -94,39 +94,60 @@ pub(super) fn removal(found: &Found) -> Option<String> {
     Some(script)
 }
 
+/// Ok when what was found could be ours as a whole: both chains, filled, with a jump to each. False when nothing is ours.
+///
+/// For when nobody can be asked what is wanted. Less than nf_tables can tell: there is no comment to hold a sum.
+pub(super) fn is_whole(family: Family, found: &Found) -> Result<bool, Difference> {
+    if *found == Found::default() {
+        return Ok(false);
+    }
+    for (i, (_, hook, chain)) in CHAINS.into_iter().enumerate() {
+        is_reached(family, found, i, hook, chain)?;
+        if found.rules[i].is_empty() {
+            return Err(Difference::new(format!("{} is empty", place(family, chain))));
+        }
+    }
+    Ok(true)
+}
+
+fn is_reached(family: Family, found: &Found, i: usize, hook: &str, chain: &str) -> Result<(), Difference> {
+    let place = place(family, chain);
+    if !found.chains[i] {
+        return Err(Difference::new(format!("{place} is missing")));
+    }
+    if found.jumps[i] == 0 {
+        return Err(Difference::new(format!("nothing jumps from {hook} to {place}")));
+    }
+    Ok(())
+}
+
+fn place(family: Family, chain: &str) -> String {
+    let family = match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    };
+    format!("chain {chain} of the {family} table nat")
+}
+
 /// The first difference between a table and what was found.
 pub(super) fn compare(table: &Table, found: &Found) -> Result<(), Difference> {
-    let family = family_word(table.family);
     for (i, (_, hook, chain)) in CHAINS.into_iter().enumerate() {
-        let place = format!("chain {chain} of {family} table nat");
-        if !found.chains[i] {
-            return Err(Difference::new(format!("{place} is missing")));
-        }
-        if found.jumps[i] == 0 {
-            return Err(Difference::new(format!("nothing jumps from {hook} to {place}")));
-        }
+        is_reached(table.family, found, i, hook, chain)?;
         let wanted = rules(table, i);
         for n in 0..wanted.len().max(found.rules[i].len()) {
             let (found, wanted) = (found.rules[i].get(n), wanted.get(n));
             if found != wanted {
                 let word =
                     |rule: Option<&String>| rule.map_or("missing".to_owned(), |rule| format!("{rule:?}"));
+                let (n, place) = (n + 1, place(table.family, chain));
                 let (found, wanted) = (word(found), word(wanted));
                 return Err(Difference::new(format!(
-                    "rule {} of {place} is {found}; wanted {wanted}",
-                    n + 1
+                    "rule {n} of {place} is {found}; wanted {wanted}"
                 )));
             }
         }
     }
     Ok(())
-}
-
-fn family_word(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "the IPv4",
-        Family::V6 => "the IPv6",
-    }
 }
 
 fn line(script: &mut String, text: &str) {

@@ -231,6 +231,15 @@ fn in_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// What the closure answers on a kernel that has no nf_tables: opening its socket fails with `EPROTONOSUPPORT`, here
+/// and in every program the closure starts.
+pub fn without_nf_tables<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    in_thread(|| {
+        sys::refuse_netfilter_sockets().unwrap_or_else(|e| panic!("cannot set a seccomp filter: {e}"));
+        work()
+    })
+}
+
 // === impl Wire ===
 
 impl Wire {
