@@ -65,6 +65,8 @@ apiserver_ready() {
   alive apiserver && curl -fs -m 2 --cacert "$STATE/pki/trust.crt" "$API_URL/readyz"
 }
 
+cluster_version() { api GET /version | jq -r .gitVersion; }
+
 # restart_apiserver SIGNING-KEY [ALSO-ACCEPTED-KEY...]
 restart_apiserver() {
   stop apiserver

@@ -5,10 +5,17 @@ HOST_KUBECONFIG=$NET_DIR/ZZZ-linkerd-cni-kubeconfig
 
 in_chain() { jq -e '.plugins[-1].type == "linkerd-cni"' "$NET_DIR/10-node.conflist"; }
 
-# host_token: the token the plugin would send now, found as any kubeconfig reader finds it.
+# kubeconfig_names token|ca: the file a kubeconfig reader would take it from, in kubectl's eyes.
+kubeconfig_names() {
+  local field
+  case $1 in token) field='{.users[0].user.tokenFile}' ;; ca) field='{.clusters[0].cluster.certificate-authority}' ;; esac
+  "$TOOLS/kubectl" --kubeconfig "$HOST_KUBECONFIG" config view --raw -o jsonpath="$field"
+}
+
+# host_token: the token the plugin would send now.
 host_token() {
   local file
-  file=$("$TOOLS/kubectl" --kubeconfig "$HOST_KUBECONFIG" config view --raw -o jsonpath='{.users[0].user.tokenFile}')
+  file=$(kubeconfig_names token)
   [ -n "$file" ] && cat "$file"
 }
 
@@ -18,9 +25,4 @@ host_token_accepted() { [ "$(answer_to "$(host_token)" /api/v1/namespaces/defaul
 refused() { [ "$(answer_to "$1" /api/v1/namespaces/default/pods/nobody)" = 401 ]; }
 
 # node_trusts COUNT: how many authorities the plugin's kubeconfig trusts.
-node_trusts() {
-  local file
-  file=$("$TOOLS/kubectl" --kubeconfig "$HOST_KUBECONFIG" config view --raw \
-    -o jsonpath='{.clusters[0].cluster.certificate-authority}')
-  [ "$(grep -c BEGIN "$file")" = "$1" ]
-}
+node_trusts() { [ "$(grep -c BEGIN "$(kubeconfig_names ca)")" = "$1" ]; }

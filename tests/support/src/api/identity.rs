@@ -55,7 +55,8 @@ pub(crate) struct Identities {
 struct Life {
     expires: i64,
     key: u32,
-    bound_path: Option<(String, String)>,
+    /// Paths and uids of the objects it dies with: what it is bound to, and its account where that is stored.
+    tied_to: Vec<(String, String)>,
     for_this_server: bool,
 }
 
@@ -134,7 +135,7 @@ impl Identities {
     }
 
     fn lives(&self, life: &Life, objects: &Objects) -> bool {
-        let bound = life.bound_path.as_ref().is_none_or(|(path, uid)| {
+        let bound = life.tied_to.iter().all(|(path, uid)| {
             objects
                 .find(path, false)
                 .is_some_and(|o| o["metadata"]["uid"] == uid.as_str())
@@ -192,11 +193,23 @@ impl Identities {
         let life = Life {
             expires,
             key: self.key,
-            bound_path: bound.map(|b| (b.path(namespace), b.uid.clone())),
+            tied_to: bound
+                .map(|b| (b.path(namespace), b.uid.clone()))
+                .into_iter()
+                .collect(),
             for_this_server: audiences.iter().any(|a| a == ISSUER),
         };
         self.tokens.insert(token.clone(), (user, Some(life)));
         (token, expires)
+    }
+}
+
+impl Identities {
+    /// Lets a minted token die with this object too.
+    pub(crate) fn tie(&mut self, token: &str, path: String, uid: String) {
+        if let Some((_, Some(life))) = self.tokens.get_mut(token) {
+            life.tied_to.push((path, uid));
+        }
     }
 }
 

@@ -227,6 +227,11 @@ fn token_request(state: &mut State, resource: &Resource, body: &Value) -> Answer
     let (token, expires) = state
         .identities
         .mint(namespace, account, bound.as_ref(), &audiences, seconds);
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}");
+    if let Some(stored) = state.objects.find(&path, false) {
+        let uid = text(&stored["metadata"]["uid"]);
+        state.identities.tie(&token, path, uid);
+    }
     let answer = json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"name": account, "namespace": namespace}, "spec": spec,
         "status": {"token": token, "expirationTimestamp": rfc3339(expires)}});
