@@ -53,6 +53,7 @@ pub(crate) fn compare(netns: &Netns, wanted: Option<&Ruleset>, tools: Tools<'_>)
         (Err(error), Some(wanted)) if error.is_no_nf_tables() => {
             netns.run(|| iptables::check(wanted, tools))??
         }
+        (Err(error), None) if error.is_no_nf_tables() => netns.run(|| iptables::check_alone(tools))??,
         (Err(error), _) => return Err(error.into()),
     };
     compared.map_err(|difference| {

@@ -2,6 +2,7 @@
 
 use crate::{
     nft::{assert_redirected, program_as_linkerd_cni},
+    node::Node,
     ruleset::{full, huge, usual},
 };
 use evergreen_cni::{
@@ -13,7 +14,11 @@ use evergreen_cni::{
     nft,
     ruleset::Ruleset,
 };
-use evergreen_test_support::netns::{Namespace, Wire, without_nf_tables};
+use evergreen_test_support::{
+    netns::{Namespace, Wire, without_nf_tables},
+    run::CniCall,
+};
+use serde_json::json;
 use std::{
     fs::{self, File},
     os::unix::fs::PermissionsExt,
@@ -270,6 +275,49 @@ fn on_a_kernel_without_nf_tables_the_variant_that_does_not_need_it_is_found() {
         programs.map(PathBuf::from)
     );
     assert_redirected(&wire);
+}
+
+#[test]
+fn without_nf_tables_the_plugin_s_answers_are_the_same() {
+    let (node, wire) = (Node::new(), Wire::new());
+    let netconf = json!({
+        "cniVersion": "1.0.0", "name": "linkerd-cni", "type": "linkerd-cni", "log_level": "info",
+        "kubernetes": {"kubeconfig": node.path("kubeconfig")},
+        "linkerd": {"iptables-mode": "nft", "ipv6": true, "inbound-ports-to-ignore": ["4190-4191"]},
+        "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "192.0.2.2/24"}, {"address": "fd77::2/64"}]}
+    });
+    let call = |verb: &str| {
+        let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, wire.pod.path());
+        let reply = without_nf_tables(|| call.pod("shop", "web-0").netconf(&netconf).run());
+        reply.unwrap_or_else(|e| panic!("{verb}: {e:#}"))
+    };
+    let added = call("ADD");
+    assert_eq!(added.document().unwrap(), netconf["prevResult"], "{added:?}");
+    assert!(
+        added.stderr.contains("iptables-legacy-restore"),
+        "the log says which: {added:?}"
+    );
+    assert_eq!(wire.pod.nft_list(), "");
+    assert_redirected(&wire);
+    let checked = call("CHECK");
+    assert_eq!(
+        (checked.exit_code, &*checked.stdout),
+        (Some(0), ""),
+        "{checked:?}"
+    );
+    let deleted = call("DEL");
+    assert_eq!(
+        (deleted.exit_code, &*deleted.stdout),
+        (Some(0), ""),
+        "{deleted:?}"
+    );
+    assert!(!saved(&wire.pod).contains("EVERGREEN"), "{}", saved(&wire.pod));
+    let checked = call("CHECK").document().unwrap();
+    let message = checked["msg"].as_str().unwrap();
+    assert!(
+        message.contains("chain EVERGREEN_CNI_IN of the IPv4 table nat is missing"),
+        "{message}"
+    );
 }
 
 /// A directory of shell scripts that stand in for the real programs. Gone when dropped.
