@@ -4,6 +4,7 @@
 //! needed. The rules live in two chains of our own in table `nat`, with one jump to each. Each family is one atomic
 //! `iptables-restore`; there is no way to have both in one.
 
+mod rule;
 mod script;
 mod tool;
 

@@ -4,6 +4,7 @@
 //! own tables are ever touched.
 
 mod decode;
+mod elements;
 mod encode;
 mod error;
 mod expression;

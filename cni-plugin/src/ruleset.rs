@@ -7,6 +7,7 @@
 //! the rule is for, which one it is, and the sum of the whole, so that the kernel's own copy tells later what was
 //! meant to be there (see [`Ruleset::is_whole`]).
 
+mod build;
 mod compare;
 mod text;
 
@@ -16,7 +17,6 @@ pub use compare::Difference;
 
 use crate::{
     cidr::Family,
-    intent::Redirect,
     ports::{Port, PortSet},
 };
 
@@ -127,118 +127,9 @@ pub enum Verdict {
     Redirect(Port),
 }
 
-// === impl Ruleset ===
-
-impl Ruleset {
-    /// The rules for a redirect. Their order is their meaning, and is linkerd-cni's.
-    pub fn build(redirect: &Redirect) -> Self {
-        let tables = redirect
-            .families
-            .iter()
-            .map(|&family| Table::build(redirect, family))
-            .collect();
-        let mut ruleset = Self { tables };
-        ruleset.seal();
-        ruleset
-    }
-
-    /// Writes position, count and sum into each comment, in front of the purpose.
-    fn seal(&mut self) {
-        let sum = self.sum();
-        for chain in self.tables.iter_mut().flat_map(|t| &mut t.chains) {
-            let count = chain.rules.len();
-            for (i, rule) in chain.rules.iter_mut().enumerate() {
-                rule.comment = format!("{}/{count} {sum} {}", i + 1, rule.comment);
-            }
-        }
-    }
-}
-
 // === impl Table ===
 
 impl Table {
-    fn build(redirect: &Redirect, family: Family) -> Self {
-        use SetName::{RedirectPorts, SkipInboundPorts, SkipOutboundPorts, SkipSources};
-        let sets: Vec<Set> = [
-            (SkipInboundPorts, Elements::Ports(redirect.skip_inbound.clone())),
-            (
-                SkipSources,
-                Elements::Addresses(redirect.skip_sources.ranges(family)),
-            ),
-            (RedirectPorts, Elements::Ports(redirect.inbound_only.clone())),
-            (SkipOutboundPorts, Elements::Ports(redirect.skip_outbound.clone())),
-        ]
-        .into_iter()
-        .filter(|(_, elements)| !elements.is_empty())
-        .map(|(name, elements)| Set { name, elements })
-        .collect();
-        let has = |name| sets.iter().any(|set| set.name == name);
-
-        let mut incoming = Vec::new();
-        if has(SkipInboundPorts) {
-            incoming.push(Rule::leave(
-                Match::PortIn(SkipInboundPorts),
-                "leave alone ports to skip on the way in",
-            ));
-        }
-        if has(SkipSources) {
-            incoming.push(Rule::leave(
-                Match::SourceIn(SkipSources),
-                "leave alone subnets to skip on the way in",
-            ));
-        }
-        incoming.push(if has(RedirectPorts) {
-            let to = redirect.inbound_port;
-            Rule::redirect(
-                Match::PortIn(RedirectPorts),
-                to,
-                "what comes in for the listed ports goes to the proxy",
-            )
-        } else {
-            Rule::redirect(
-                Match::Tcp,
-                redirect.inbound_port,
-                "all other TCP that comes in goes to the proxy",
-            )
-        });
-
-        let mut outgoing = Vec::new();
-        if let Some(uid) = redirect.proxy_uid {
-            outgoing.push(Rule::leave(
-                Match::User(uid),
-                "leave alone what the proxy itself sends",
-            ));
-        }
-        if let Some(gid) = redirect.proxy_gid {
-            outgoing.push(Rule::leave(
-                Match::Group(gid),
-                "leave alone what the proxy's group sends",
-            ));
-        }
-        outgoing.push(Rule::leave(
-            Match::Loopback,
-            "leave alone what the pod says to itself",
-        ));
-        if has(SkipOutboundPorts) {
-            let skip = Match::PortIn(SkipOutboundPorts);
-            outgoing.push(Rule::leave(skip, "leave alone ports to skip on the way out"));
-        }
-        let all = "all other TCP that goes out goes to the proxy";
-        outgoing.push(Rule::redirect(Match::Tcp, redirect.outbound_port, all));
-
-        let chains = vec![
-            Chain {
-                hook: Hook::Prerouting,
-                rules: incoming,
-            },
-            Chain {
-                hook: Hook::Output,
-                rules: outgoing,
-            },
-        ];
-        Self { family, sets, chains }
-    }
-
     /// Family and name, as in `nft list table`.
     pub fn title(&self) -> String {
         format!("{} {TABLE}", text::keyword(self.family))
@@ -324,21 +215,5 @@ impl Rule {
     /// The rest of the comment: what the rule is for.
     pub fn purpose(&self) -> &str {
         self.comment.splitn(3, ' ').nth(2).unwrap_or_default()
-    }
-
-    fn leave(when: Match, purpose: &str) -> Self {
-        Self {
-            when,
-            then: Verdict::Return,
-            comment: purpose.to_owned(),
-        }
-    }
-
-    fn redirect(when: Match, to: Port, purpose: &str) -> Self {
-        Self {
-            when,
-            then: Verdict::Redirect(to),
-            comment: purpose.to_owned(),
-        }
     }
 }

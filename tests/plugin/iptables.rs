@@ -1,4 +1,4 @@
-//! The fallback, with the real programs, and with stand-ins for what real ones do only on a bad day.
+//! The fallback with the node's real programs. Bad days are in `iptables_failures.rs`.
 
 use crate::{
     nft::{assert_redirected, program_as_linkerd_cni},
@@ -19,17 +19,11 @@ use evergreen_test_support::{
     run::CniCall,
 };
 use serde_json::json;
-use std::{
-    fs::{self, File},
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, time::Duration};
 
 const MODES: [IptablesMode; 3] = [IptablesMode::Legacy, IptablesMode::Nft, IptablesMode::Plain];
 
-fn tools(mode: IptablesMode) -> Tools<'static> {
+pub(crate) fn tools(mode: IptablesMode) -> Tools<'static> {
     Tools {
         mode,
         path: "",
@@ -38,7 +32,7 @@ fn tools(mode: IptablesMode) -> Tools<'static> {
 }
 
 /// All four variants' view of the table nat, without what changes by itself: dates and counters.
-fn saved(namespace: &Namespace) -> String {
+pub(crate) fn saved(namespace: &Namespace) -> String {
     let mut all = String::new();
     for save in [
         "iptables-legacy-save",
@@ -55,7 +49,7 @@ fn saved(namespace: &Namespace) -> String {
     all
 }
 
-fn apply(namespace: &Namespace, ruleset: &Ruleset, tools: Tools<'_>) -> Vec<PathBuf> {
+pub(crate) fn apply(namespace: &Namespace, ruleset: &Ruleset, tools: Tools<'_>) -> Vec<PathBuf> {
     namespace
         .run(|| iptables::apply(ruleset, tools))
         .unwrap_or_else(|e| panic!("{e}\n{}", saved(namespace)))
@@ -318,138 +312,4 @@ fn without_nf_tables_the_plugin_s_answers_are_the_same() {
         message.contains("chain EVERGREEN_CNI_IN of the IPv4 table nat is missing"),
         "{message}"
     );
-}
-
-/// A directory of shell scripts that stand in for the real programs. Gone when dropped.
-struct Scripts(PathBuf);
-
-impl Scripts {
-    fn new(scripts: &[(&str, &str)]) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "evergreen-tools-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder).expect("a folder of our own");
-        for (program, script) in scripts {
-            let path = folder.join(program);
-            fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a file in it");
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
-        }
-        Self(folder)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a plain name")
-    }
-}
-
-impl Drop for Scripts {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-#[test]
-fn a_variant_the_kernel_does_not_know_is_passed_over() {
-    let scripts = Scripts::new(&[
-        (
-            "iptables-nft-save",
-            "echo 'Could not fetch rule set generation id' >&2; exit 1",
-        ),
-        ("iptables-nft-restore", "exit 1"),
-    ]);
-    let namespace = Namespace::new();
-    let ruleset = Ruleset::build(&Redirect {
-        families: vec![Family::V4],
-        ..usual()
-    });
-    let tools = Tools {
-        path: scripts.path(),
-        ..tools(IptablesMode::Nft)
-    };
-    assert_eq!(
-        apply(&namespace, &ruleset, tools),
-        [Path::new("/usr/sbin/iptables-restore")]
-    );
-}
-
-#[test]
-fn when_the_second_family_fails_the_first_is_undone() {
-    for failure in [
-        "echo 'ip6tables-restore: line 4 failed' >&2; exit 1",
-        "exec sleep 60",
-    ] {
-        let scripts = Scripts::new(&[("ip6tables-legacy-restore", failure)]);
-        let namespace = Namespace::new();
-        let before = saved(&namespace);
-        let tools = Tools {
-            path: scripts.path(),
-            deadline: Deadline::after(Duration::from_secs(2)),
-            ..tools(IptablesMode::Legacy)
-        };
-        let error = namespace
-            .run(|| iptables::apply(&Ruleset::build(&usual()), tools))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.starts_with("iptables: cannot write the rules for IPv6: "),
-            "{error}"
-        );
-        assert!(error.contains("ip6tables-legacy-restore"), "{error}");
-        assert_eq!(saved(&namespace), before, "{error}");
-    }
-}
-
-#[test]
-fn a_program_that_hangs_is_stopped_by_the_deadline() {
-    for hang in ["exec sleep 60", "exec >&- 2>&-; exec sleep 60", "sleep 60"] {
-        let scripts = Scripts::new(&[
-            ("iptables-legacy-save", hang),
-            ("iptables-legacy-restore", hang),
-            ("iptables-save", hang),
-            ("iptables-restore", hang),
-            ("iptables-nft-save", hang),
-            ("iptables-nft-restore", hang),
-        ]);
-        let namespace = Namespace::new();
-        let started = Instant::now();
-        let tools = Tools {
-            path: scripts.path(),
-            deadline: Deadline::after(Duration::from_millis(300)),
-            ..tools(IptablesMode::Legacy)
-        };
-        let error = namespace
-            .run(|| iptables::apply(&Ruleset::build(&usual()), tools))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("iptables-legacy-save was not over after 0.3 s and was stopped"),
-            "{error}"
-        );
-        assert!(
-            started.elapsed() < Duration::from_secs(3),
-            "{:?}",
-            started.elapsed()
-        );
-    }
-}
-
-#[test]
-fn a_lock_held_by_others_is_waited_for_and_then_named() {
-    let lock = File::create("/run/xtables.lock").expect("root may");
-    lock.lock().expect("nobody holds it for long");
-    let namespace = Namespace::new();
-    let tools = Tools {
-        deadline: Deadline::after(Duration::from_secs(3)),
-        ..tools(IptablesMode::Legacy)
-    };
-    let error = namespace
-        .run(|| iptables::apply(&Ruleset::build(&usual()), tools))
-        .unwrap_err()
-        .to_string();
-    drop(lock);
-    assert!(error.contains("xtables lock"), "{error}");
 }

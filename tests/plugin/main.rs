@@ -5,6 +5,7 @@ mod api_failures;
 mod credentials;
 mod exec;
 mod iptables;
+mod iptables_failures;
 mod kubeconfig;
 mod nft;
 mod node;

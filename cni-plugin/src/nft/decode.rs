@@ -1,8 +1,7 @@
 //! What the kernel dumps of our tables, as a ruleset. Pure: bytes in, and every one of them may be wrong.
 
-use std::net::IpAddr;
-
 use super::{
+    elements,
     encode::{family_number, hook_number},
     error::Error,
     expression::{Step, rule},
@@ -11,8 +10,7 @@ use super::{
 };
 use crate::{
     cidr::Family,
-    ports::{Port, PortRange},
-    ruleset::{Chain, Elements, Hook, Rule, Set, SetName, TABLE, Table},
+    ruleset::{Chain, Hook, Rule, Set, SetName, TABLE, Table},
 };
 
 /// The dumps a table is read from, each as messages one after the other.
@@ -45,7 +43,7 @@ pub(super) fn table(family: Family, dumps: &Dumps) -> Result<Table, Error> {
             .map(|(_, dump)| dump.as_slice());
         sets.push(Set {
             name,
-            elements: elements(family, name, dumped)?,
+            elements: elements::read(family, name, dumped)?,
         });
     }
     let mut chains = chains(family, &dumps.chains)?;
@@ -80,11 +78,13 @@ pub(super) fn set_names(family: Family, dump: &[u8]) -> Result<Vec<SetName>, Err
     Ok(names)
 }
 
-fn of_family(dump: &[u8], family: Family) -> impl Iterator<Item = Message<'_>> {
+/// The messages of a dump that are about this family.
+pub(super) fn of_family(dump: &[u8], family: Family) -> impl Iterator<Item = Message<'_>> {
     Messages::of(dump).filter(move |message| message.family() == Some(family_number(family)))
 }
 
-fn foreign(family: Family, what: &str) -> Error {
+/// What is wrong in our table of this family.
+pub(super) fn foreign(family: Family, what: &str) -> Error {
     let title = Table {
         family,
         sets: vec![],
@@ -154,83 +154,5 @@ fn comment(mut userdata: &[u8]) -> Option<String> {
             return Some(String::from_utf8_lossy(text).into_owned());
         }
         userdata = &userdata[2 + bytes.len()..];
-    }
-}
-
-// === Elements ===
-
-/// A key in a set, and whether a range ends before it or starts with it.
-type Edge = (u128, bool);
-
-fn elements<'a>(
-    family: Family,
-    name: SetName,
-    dumps: impl Iterator<Item = &'a [u8]>,
-) -> Result<Elements, Error> {
-    let odd = || foreign(family, &format!("the set {name} has elements we do not write"));
-    let width = match (name, family) {
-        (SetName::SkipSources, Family::V4) => 4,
-        (SetName::SkipSources, Family::V6) => 16,
-        _ => 2,
-    };
-    let mut edges = Vec::new();
-    for message in dumps.flat_map(|dump| of_family(dump, family)) {
-        for (_, element) in message.attributes().nested(uapi::ELEMENTS_LIST) {
-            edges.push(edge(&Attributes::of(element), width).ok_or_else(odd)?);
-        }
-    }
-    let ranges = ranges(edges, width).ok_or_else(odd)?;
-    if name == SetName::SkipSources {
-        return Ok(Elements::Addresses(
-            ranges
-                .into_iter()
-                .map(|(first, last)| (address(family, first), address(family, last)))
-                .collect(),
-        ));
-    }
-    let port = |key: u128| u16::try_from(key).ok().and_then(Port::new);
-    let ports = ranges
-        .into_iter()
-        .map(|(first, last)| PortRange::new(port(first)?, port(last)?));
-    ports.collect::<Option<_>>().map(Elements::Ports).ok_or_else(odd)
-}
-
-fn edge(element: &Attributes<'_>, width: usize) -> Option<Edge> {
-    let key = element.nested(uapi::ELEMENT_KEY).payload(uapi::DATA_VALUE)?;
-    let ends = match element.u32(uapi::ELEMENT_FLAGS).unwrap_or(0) {
-        0 => false,
-        flags if flags == libc::NFT_SET_ELEM_INTERVAL_END as u32 => true,
-        _ => return None,
-    };
-    let mut number = [0; 16];
-    (key.len() == width).then(|| number[16 - width..].copy_from_slice(key))?;
-    Some((u128::from_be_bytes(number), ends))
-}
-
-/// Edges in any order as inclusive ranges; none where they do not pair up.
-fn ranges(mut edges: Vec<Edge>, width: usize) -> Option<Vec<(u128, u128)>> {
-    let highest = u128::MAX >> (128 - 8 * width as u32);
-    // An end goes before a start at the same key: the one range touches the next.
-    edges.sort_unstable_by_key(|&(key, ends)| (key, !ends));
-    // `nft` writes an end at 0 in front of the first range; it means nothing.
-    if edges.first() == Some(&(0, true)) {
-        edges.remove(0);
-    }
-    let mut ranges: Vec<(u128, u128)> = Vec::with_capacity(edges.len() / 2 + 1);
-    for pair in edges.chunks(2) {
-        ranges.push(match *pair {
-            [(first, false), (after, true)] => (first, after - 1),
-            [(first, false)] => (first, highest),
-            _ => return None,
-        });
-    }
-    Some(ranges)
-}
-
-fn address(family: Family, number: u128) -> IpAddr {
-    match family {
-        // At most 4 bytes were read.
-        Family::V4 => IpAddr::V4((number as u32).into()),
-        Family::V6 => IpAddr::V6(number.into()),
     }
 }

@@ -1,8 +1,9 @@
 //! A ruleset as one batch of netlink messages, and what each of them is called in an error.
 
-use std::{fmt, net::IpAddr};
+use std::fmt;
 
 use super::{
+    elements::key_ranges,
     expression::steps,
     message::{Attributes, Writer},
     uapi,
@@ -246,84 +247,6 @@ impl<'a> Batch<'a> {
         comment.extend_from_slice(rule.comment.as_bytes());
         comment.push(0);
         self.writer.put(uapi::RULE_USERDATA, &comment);
-    }
-}
-
-// === Ranges as the kernel's sets hold them ===
-
-/// A range of keys: its first key, and the first one after it unless it reaches to the end.
-#[derive(Debug, Clone, Copy)]
-struct KeyRange {
-    first: Key,
-    after: Option<Key>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Key {
-    Port([u8; 2]),
-    V4([u8; 4]),
-    V6([u8; 16]),
-}
-
-fn key_ranges(elements: &Elements) -> Vec<KeyRange> {
-    match elements {
-        Elements::Ports(ports) => ports
-            .ranges()
-            .iter()
-            .map(|range| KeyRange {
-                first: Key::Port(range.first().number().to_be_bytes()),
-                after: range
-                    .last()
-                    .number()
-                    .checked_add(1)
-                    .map(|p| Key::Port(p.to_be_bytes())),
-            })
-            .collect(),
-        Elements::Addresses(ranges) => ranges
-            .iter()
-            .map(|&(first, last)| KeyRange {
-                first: Key::of(first),
-                after: after(last),
-            })
-            .collect(),
-    }
-}
-
-fn after(last: IpAddr) -> Option<Key> {
-    match last {
-        IpAddr::V4(a) => a.to_bits().checked_add(1).map(|next| Key::V4(next.to_be_bytes())),
-        IpAddr::V6(a) => a.to_bits().checked_add(1).map(|next| Key::V6(next.to_be_bytes())),
-    }
-}
-
-impl Key {
-    fn of(address: IpAddr) -> Self {
-        match address {
-            IpAddr::V4(a) => Self::V4(a.octets()),
-            IpAddr::V6(a) => Self::V6(a.octets()),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Port(bytes) => bytes,
-            Self::V4(bytes) => bytes,
-            Self::V6(bytes) => bytes,
-        }
-    }
-}
-
-impl KeyRange {
-    fn write(&self, writer: &mut Writer) {
-        writer.nest(uapi::LIST_ELEMENT, |w| {
-            w.nest(uapi::ELEMENT_KEY, |w| w.put(uapi::DATA_VALUE, self.first.bytes()));
-        });
-        if let Some(after) = &self.after {
-            writer.nest(uapi::LIST_ELEMENT, |w| {
-                w.put_u32(uapi::ELEMENT_FLAGS, libc::NFT_SET_ELEM_INTERVAL_END as u32);
-                w.nest(uapi::ELEMENT_KEY, |w| w.put(uapi::DATA_VALUE, after.bytes()));
-            });
-        }
     }
 }
 
