@@ -10,6 +10,7 @@ mod kubeconfig;
 mod nft;
 mod node;
 mod packets;
+mod proxies;
 mod reviews;
 mod ruleset;
 mod ruleset_texts;

@@ -29,6 +29,7 @@ use crate::{deadline::Deadline, log::Log};
 pub struct Client {
     from: Origin,
     session: Session,
+    settled: bool,
     began: Instant,
     deadline: Deadline,
     log: Log,
@@ -50,6 +51,7 @@ impl Client {
         Ok(Self {
             from,
             session,
+            settled: false,
             began: Instant::now(),
             deadline,
             log,
@@ -63,6 +65,7 @@ impl Client {
         Ok(Self {
             from,
             session,
+            settled: false,
             began: Instant::now(),
             deadline,
             log,
@@ -163,14 +166,18 @@ impl Client {
 
     /// Asks until there is an answer that says yes, or a failure that more asking does not change.
     pub(super) fn ask(&mut self, request: &Request<'_>) -> Result<Answer, Error> {
-        let mut retry = Retry::default();
+        let mut retry = Retry::of_settled_server(self.settled);
         let mut asked = 0;
+        let mut told: Option<Error> = None;
         loop {
             asked += 1;
             let answer = self.session.ask(request, self.deadline);
             let answer = answer.and_then(|a| status::check(&a, &self.session.material).map(|()| a));
             let error = match answer {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    self.settled = true;
+                    return Ok(answer);
+                }
                 Err(error) => error,
             };
             match retry.next(&error, self.began.elapsed(), self.deadline.left(), chance()) {
@@ -187,9 +194,16 @@ impl Client {
                         error.class
                     ));
                     thread::sleep(pause);
+                    if error.class != Class::Timeout {
+                        told = Some(error);
+                    }
                 }
                 Next::ReadAgain | Next::GiveUp => {
-                    let error = self.explain(error);
+                    // That the time ran out is no news after a failure that had a cause.
+                    let error = match told {
+                        Some(told) if error.class == Class::Timeout => told,
+                        _ => self.explain(error),
+                    };
                     let error = if asked > 1 {
                         error.and(format_args!("asked {asked} times"))
                     } else {

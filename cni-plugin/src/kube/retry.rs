@@ -22,6 +22,7 @@ pub(super) struct Retry {
     pauses: u32,
     read_again: bool,
     forbidden_at: Option<Duration>,
+    forbidden_is_final: bool,
 }
 
 /// What to do now.
@@ -36,6 +37,14 @@ pub(super) enum Next {
 }
 
 impl Retry {
+    /// For a server that has already allowed us something: it has read its RBAC rules, and a 403 is meant.
+    pub(super) fn of_settled_server(settled: bool) -> Self {
+        Self {
+            forbidden_is_final: settled,
+            ..Self::default()
+        }
+    }
+
     /// `passed` and `left` are of the call's time; `chance` is a number from 0 to 1.
     pub(super) fn next(&mut self, error: &Error, passed: Duration, left: Duration, chance: f64) -> Next {
         match error.class {
@@ -47,7 +56,7 @@ impl Retry {
                 let asked = error.retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
                 self.pause(asked, left, chance)
             }
-            Class::Forbidden => {
+            Class::Forbidden if !self.forbidden_is_final => {
                 let since = *self.forbidden_at.get_or_insert(passed);
                 match passed.saturating_sub(since) < FORBIDDEN_FOR {
                     true => self.pause(Duration::ZERO, left, chance),
@@ -142,6 +151,13 @@ mod tests {
             let next = retry.next(&error, passed * MS, 4000 * MS, 1.0);
             assert_eq!(matches!(next, Next::Pause(_)), again, "at {passed} ms");
         }
+    }
+
+    #[test]
+    fn a_403_of_a_server_that_has_allowed_something_is_meant() {
+        let mut retry = Retry::of_settled_server(true);
+        let next = retry.next(&failed(Class::Forbidden), Duration::ZERO, 4000 * MS, 1.0);
+        assert_eq!(next, Next::GiveUp);
     }
 
     #[test]

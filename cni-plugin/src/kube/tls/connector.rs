@@ -69,7 +69,9 @@ impl<In: Transport> Connector<In> for TlsConnector {
     ) -> Result<Option<Self::Out>, ureq::Error> {
         let Some(transport) = chained else { return Ok(None) };
         if !details.needs_tls() || transport.is_tls() {
-            self.stage.0.store(Stage::REQUEST, Ordering::Relaxed);
+            if self.is_server(details) {
+                self.stage.0.store(Stage::REQUEST, Ordering::Relaxed);
+            }
             return Ok(Some(Either::A(transport)));
         }
         self.stage.0.store(Stage::HANDSHAKE, Ordering::Relaxed);
@@ -93,15 +95,26 @@ impl<In: Transport> Connector<In> for TlsConnector {
 }
 
 impl TlsConnector {
+    /// True when the connection is one to the API server, and not to a proxy on the way.
+    fn is_server(&self, details: &ConnectionDetails<'_>) -> bool {
+        let default = if details.needs_tls() { 443 } else { 80 };
+        let place = (host(details), details.uri.port_u16().unwrap_or(default));
+        place == (self.server.0.as_str(), self.server.1)
+    }
+
     /// An `https` proxy on the way goes by its own name; only the API server by the one the kubeconfig gives it.
     fn name_for(&self, details: &ConnectionDetails<'_>) -> Result<ServerName<'static>, ureq::Error> {
-        let host = details.uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        if (host, details.uri.port_u16().unwrap_or(443)) == (self.server.0.as_str(), self.server.1) {
+        if self.is_server(details) {
             return Ok(self.name.clone());
         }
-        ServerName::try_from(host.to_owned())
+        ServerName::try_from(host(details).to_owned())
             .map_err(|_| ureq::Error::Tls("no name that a certificate could carry"))
     }
+}
+
+/// The host of the URL, an address without its brackets.
+fn host<'a>(details: &ConnectionDetails<'a>) -> &'a str {
+    details.uri.host().unwrap_or_default().trim_matches(['[', ']'])
 }
 
 /// The time for connecting that TCP has left over.

@@ -1,0 +1,187 @@
+//! `proxy-url`: the one proxy there is. What the environment says is not read.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use evergreen_cni::kube::Class;
+use evergreen_test_support::run::{CniCall, binary};
+use serde_json::{Value, json};
+
+use crate::node::Node;
+
+/// A proxy that connects whomever it is asked for, and keeps what it was asked.
+struct Proxy {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Proxy {
+    fn start(serve: fn(&mut BufReader<TcpStream>) -> io::Result<(String, String)>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listen on loopback");
+        let address = listener.local_addr().expect("a bound address");
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&asked);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let log = Arc::clone(&log);
+                thread::spawn(move || {
+                    let mut client = BufReader::new(client);
+                    let (target, what) = serve(&mut client)?;
+                    log.lock().expect("no panic while it is held").push(what);
+                    join(client, TcpStream::connect(target)?)
+                });
+            }
+        });
+        Self { address, asked }
+    }
+
+    fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("no panic while it is held").clone()
+    }
+}
+
+/// Copies both ways until one side ends.
+fn join(client: BufReader<TcpStream>, server: TcpStream) -> io::Result<()> {
+    let (mut up, mut down) = (client.get_ref().try_clone()?, server.try_clone()?);
+    let mut client = client;
+    let mut to_server = server;
+    thread::spawn(move || {
+        let _ = io::copy(&mut client, &mut to_server);
+        to_server.shutdown(std::net::Shutdown::Both)
+    });
+    io::copy(&mut down, &mut up)?;
+    up.shutdown(std::net::Shutdown::Both)
+}
+
+/// HTTP CONNECT; what was asked is the whole head.
+fn http(client: &mut BufReader<TcpStream>) -> io::Result<(String, String)> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if client.read_line(&mut head)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let target = head.split_whitespace().nth(1).unwrap_or_default().to_owned();
+    client
+        .get_mut()
+        .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")?;
+    Ok((target, head))
+}
+
+/// SOCKS 5 without authentication, for an IPv4 target (RFC 1928).
+fn socks(client: &mut BufReader<TcpStream>) -> io::Result<(String, String)> {
+    let mut greeting = [0; 2];
+    client.read_exact(&mut greeting)?;
+    client.read_exact(&mut vec![0; usize::from(greeting[1])])?;
+    client.get_mut().write_all(&[5, 0])?;
+    let mut request = [0; 10];
+    client.read_exact(&mut request)?;
+    let ip = std::net::Ipv4Addr::new(request[4], request[5], request[6], request[7]);
+    let target = format!("{ip}:{}", u16::from_be_bytes([request[8], request[9]]));
+    client.get_mut().write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
+    Ok((target.clone(), target))
+}
+
+fn through(node: &Node, url: &str) -> Value {
+    json!({"server": node.api.url(), "certificate-authority": "ca.crt", "proxy-url": url})
+}
+
+#[test]
+fn an_http_proxy_is_asked_to_connect_and_sees_no_token() {
+    let node = Node::new();
+    let proxy = Proxy::start(http);
+    node.write_kubeconfig(
+        &node.with_cluster(through(&node, &format!("http://me:pa%3Ass@{}", proxy.address))),
+    );
+    node.ask().unwrap();
+    let asked = proxy.asked();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert!(
+        asked[0].starts_with(&format!("CONNECT {} HTTP/1.1\r\n", node.api.address())),
+        "{asked:?}"
+    );
+    assert!(
+        asked[0].contains("Proxy-Authorization: Basic bWU6cGE6c3M="),
+        "{asked:?}"
+    );
+    assert!(!asked[0].contains("Bearer"), "{asked:?}");
+}
+
+#[test]
+fn the_server_keeps_its_own_name_behind_a_proxy() {
+    let node = Node::new();
+    let by_name = node
+        .pki
+        .ca
+        .server_for(&["api.example.org"], evergreen_test_support::pki::CURRENT);
+    node.api.use_certificate(&by_name, node.pki.ca.pem());
+    let proxy = Proxy::start(http);
+    let mut cluster = through(&node, &format!("http://{}", proxy.address));
+    cluster["tls-server-name"] = "api.example.org".into();
+    node.write_kubeconfig(&node.with_cluster(cluster));
+    node.ask().unwrap();
+}
+
+#[test]
+fn a_socks_proxy_connects_too() {
+    let node = Node::new();
+    let proxy = Proxy::start(socks);
+    node.write_kubeconfig(&node.with_cluster(through(&node, &format!("socks5://{}", proxy.address))));
+    node.ask().unwrap();
+    assert_eq!(proxy.asked(), [node.api.address().to_string()]);
+}
+
+#[test]
+fn a_proxy_that_is_not_there_or_refuses_is_told_without_its_password() {
+    let node = Node::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let mut client = client;
+            let _ = client.read(&mut [0; 1024]);
+            let _ =
+                client.write_all(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    for url in [
+        format!("http://me:s3cret@{address}"),
+        "http://me:s3cret@127.0.0.1:1".to_owned(),
+    ] {
+        node.write_kubeconfig(&node.with_cluster(through(&node, &url)));
+        let error = node.ask_within(Duration::from_millis(300)).unwrap_err();
+        assert_eq!(error.class, Class::Unreachable, "{error}");
+        assert!(!error.to_string().contains("s3cret"), "{error}");
+    }
+}
+
+#[test]
+fn proxies_of_the_environment_are_not_used() {
+    let node = Node::new();
+    let dead = "http://127.0.0.1:1";
+    let netconf = json!({"cniVersion": "1.0.0", "name": "linkerd-cni", "type": "linkerd-cni",
+        "kubernetes": {"kubeconfig": node.path("kubeconfig")}, "linkerd": {"simulate": true},
+        "prevResult": {"cniVersion": "1.0.0", "interfaces": [], "ips": []}});
+    let mut call = CniCall::new(binary("evergreen-cni"), "ADD", "/var/run/netns/none").pod("shop", "web-0");
+    for name in [
+        "HTTPS_PROXY",
+        "https_proxy",
+        "HTTP_PROXY",
+        "http_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ] {
+        call = call.env(name, dead);
+    }
+    let reply = call.netconf(&netconf).run().unwrap();
+    assert_eq!(
+        node.api.requests().iter().map(|r| r.status).collect::<Vec<_>>(),
+        [200],
+        "{reply:?}"
+    );
+}
