@@ -7,6 +7,7 @@ mod exec;
 mod iptables;
 mod iptables_failures;
 mod kubeconfig;
+mod names;
 mod nft;
 mod node;
 mod packets;

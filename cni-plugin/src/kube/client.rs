@@ -205,7 +205,8 @@ impl Client {
                         _ => self.explain(error),
                     };
                     let error = if asked > 1 {
-                        error.and(format_args!("asked {asked} times"))
+                        let passed = self.began.elapsed().as_secs_f64();
+                        error.and(format_args!("asked {asked} times in {passed:.1}s"))
                     } else {
                         error
                     };

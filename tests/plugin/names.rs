@@ -1,0 +1,44 @@
+//! How the name of a server is looked up: never by a module of the host, which belongs to another C library than a
+//! static plugin and would crash it.
+
+use std::{ffi::OsStr, fs, io::Write};
+
+use evergreen_test_support::run::{CniCall, binary};
+use serde_json::json;
+
+use crate::node::Node;
+
+#[test]
+fn a_name_is_looked_up_without_loading_a_module_of_the_host() {
+    let node = Node::new();
+    let server = format!("https://localhost:{}", node.api.address().port());
+    node.write_kubeconfig(&node.with_cluster(json!({"server": server, "certificate-authority": "ca.crt"})));
+    // A module that is asked before the file which knows the name; without our choice glibc tries to load it.
+    node.write("nsswitch.conf", "hosts: evergreen_probe files dns\n");
+    let netconf = json!({"cniVersion": "1.0.0", "name": "linkerd-cni", "type": "linkerd-cni",
+        "kubernetes": {"kubeconfig": node.path("kubeconfig")}, "linkerd": {"simulate": true},
+        "prevResult": {"cniVersion": "1.0.0", "interfaces": [], "ips": []}});
+
+    // In a mount namespace of its own the file takes the place of the host's.
+    let script = format!(
+        "mount --bind {dir}/nsswitch.conf /etc/nsswitch.conf && exec strace -f -e trace=openat -o {dir}/trace \"$0\"",
+        dir = node.dir.display()
+    );
+    let words = ["unshare", "--mount", "sh", "-c", script.as_str()].map(OsStr::new);
+    let call = CniCall::new(binary("evergreen-cni"), "ADD", "/var/run/netns/none").pod("shop", "web-0");
+    let mut command = call.command_under(&words);
+    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let mut child = command.spawn().expect("unshare and strace are installed");
+    let mut pipe = child.stdin.take().expect("a pipe");
+    write!(pipe, "{netconf}").expect("write the network configuration");
+    drop(pipe);
+    let output = child.wait_with_output().expect("wait for the plugin");
+
+    assert_eq!(node.api.requests().len(), 1, "the name was not found: {output:?}");
+    let trace = fs::read_to_string(node.path("trace")).expect("strace wrote its trace");
+    assert!(trace.contains("/etc/hosts"), "{trace}");
+    assert!(
+        !trace.contains("evergreen_probe"),
+        "a module was looked for: {trace}"
+    );
+}
