@@ -1,11 +1,9 @@
-//! One request on one connection, and what became of it. No retries here; no meaning either, except of what went wrong
-//! below HTTP.
+//! One request on one connection, and what came back. No retries and no meaning here.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use rustls::{AlertDescription, CertificateError, Error as TlsError};
 use ureq::{
-    Agent, Body, Timeout,
+    Agent, Body,
     config::Config,
     http::{HeaderName, HeaderValue, Method, Response, header},
     unversioned::transport::{ConnectProxyConnector, Connector, SocksConnector, TcpConnector},
@@ -14,6 +12,7 @@ use ureq::{
 use super::{
     credentials::Material,
     error::{Class, Error},
+    failure,
     kubeconfig::Kubeconfig,
     resolver::Names,
     tls::{Presented, Stage, Tls, TlsConnector},
@@ -52,9 +51,9 @@ pub(super) struct Session {
     agent: Agent,
     base: String,
     headers: Vec<(HeaderName, HeaderValue)>,
-    stage: Arc<Stage>,
-    presented: Arc<Presented>,
-    bundle: Bundle,
+    pub(super) stage: Arc<Stage>,
+    pub(super) presented: Arc<Presented>,
+    pub(super) bundle: Bundle,
     pub(super) material: Material,
 }
 
@@ -95,7 +94,7 @@ impl Session {
             self.stage.head_is_there();
             read(response)
         });
-        answer.map_err(|e| self.explain(&e, left))
+        answer.map_err(|e| failure::explain(&e, self, left))
     }
 
     fn send(&self, request: &Request<'_>, left: Duration) -> Result<Response<Body>, ureq::Error> {
@@ -106,15 +105,13 @@ impl Session {
             // Adds, and does not replace: groups to act in are several headers of one name.
             builder = builder.header(name, value);
         }
-        // Half for the connection: one that hangs (a dead backend behind a live address) leaves time for another.
-        let connect = left / 2;
         macro_rules! run {
             ($body:expr) => {{
                 let request = builder.body($body)?;
                 let config = self.agent.configure_request(request);
                 let config = config
                     .timeout_global(Some(left))
-                    .timeout_connect(Some(connect));
+                    .timeout_connect(Some(for_connecting(left)));
                 self.agent.run(config.build())
             }};
         }
@@ -132,88 +129,12 @@ impl Session {
         let path = request.path.split('?').next().unwrap_or_default();
         format!("{} {}{path}", request.method, self.base)
     }
+}
 
-    fn explain(&self, error: &ureq::Error, left: Duration) -> Error {
-        match error {
-            ureq::Error::Timeout(which) => {
-                let time = if *which == Timeout::Connect {
-                    left / 2
-                } else {
-                    left
-                };
-                let waited = format!("{:.1}s", time.as_secs_f64());
-                let message = format!(
-                    "waited {waited} for {}; is the API server up, and does this node reach it?",
-                    self.stage.waiting_for()
-                );
-                Error::new(Class::Timeout, message)
-            }
-            ureq::Error::Io(e) => match e.get_ref().and_then(|e| e.downcast_ref::<TlsError>()) {
-                Some(tls) => self.explain_tls(tls),
-                None => explain_io(e),
-            },
-            ureq::Error::HostNotFound => unreachable("the name of the server is not known; is it in DNS?"),
-            ureq::Error::ConnectProxyFailed(_) => {
-                unreachable("the proxy of proxy-url did not connect us; does it allow this address?")
-            }
-            ureq::Error::BodyExceedsLimit(limit) => {
-                not_kubernetes(&format!("the answer is larger than {} MiB", limit >> 20))
-            }
-            other => not_kubernetes(&format!("the answer is not HTTP as it should be ({other})")),
-        }
-    }
-
-    fn explain_tls(&self, error: &TlsError) -> Error {
-        match error {
-            TlsError::InvalidCertificate(cause) => {
-                let shown = match self.presented.take() {
-                    Some(c) => format!("; the server showed {c} issued by {:?}", c.issuer),
-                    None => String::new(),
-                };
-                let (cause, cure) = match cause {
-                    CertificateError::Expired
-                    | CertificateError::ExpiredContext { .. }
-                    | CertificateError::NotValidYet
-                    | CertificateError::NotValidYetContext { .. } => (
-                        format!("the server's certificate does not hold now ({cause})"),
-                        "renew it, or set this node's clock",
-                    ),
-                    CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
-                        format!("the server's certificate is for another name ({cause})"),
-                        "set tls-server-name in the kubeconfig to a name it carries",
-                    ),
-                    _ => (
-                        format!("no authority of the CA bundle signed the server's certificate ({cause})"),
-                        "the cluster's CA may have changed: let the installer write its ca.crt anew",
-                    ),
-                };
-                let from = self
-                    .material
-                    .bundle
-                    .as_ref()
-                    .map(|(_, from)| from.as_str())
-                    .unwrap_or_default();
-                let holds = self.bundle.describe();
-                Error::new(
-                    Class::Trust,
-                    format!("{cause}{shown}; CA bundle {from} holds {holds}; {cure}"),
-                )
-            }
-            TlsError::AlertReceived(alert) if is_about_our_certificate(*alert) => {
-                let message = match &self.material.certificate {
-                    Some((.., from)) => format!("the server refused client certificate {from} ({alert:?})"),
-                    None => format!(
-                        "the server wants a client certificate and the kubeconfig has none ({alert:?})"
-                    ),
-                };
-                Error::new(Class::Unauthorized, message)
-            }
-            TlsError::InvalidMessage(_) => {
-                not_kubernetes("the server does not speak TLS; are host, port and https right?")
-            }
-            other => unreachable(&format!("the TLS connection failed: {other}")),
-        }
-    }
+/// The part of the time that a connection may take. Half: one that hangs (a dead backend behind a live address) leaves
+/// time for another.
+pub(super) fn for_connecting(left: Duration) -> Duration {
+    left / 2
 }
 
 fn config(kubeconfig: &Kubeconfig) -> Result<Config, Error> {
@@ -294,43 +215,4 @@ fn read(mut response: Response<Body>) -> Result<Answer, ureq::Error> {
             .limit(LARGEST_BODY)
             .read_to_vec()?,
     })
-}
-
-fn explain_io(error: &io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => {
-            unreachable("connection refused; is the API server up, and are address and port right?")
-        }
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
-            unreachable(&format!(
-                "the connection broke before the whole answer had come ({error})"
-            ))
-        }
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            unreachable(&format!("{error}; has this node a route to the API server?"))
-        }
-        _ => unreachable(&error.to_string()),
-    }
-}
-
-fn is_about_our_certificate(alert: AlertDescription) -> bool {
-    matches!(
-        alert,
-        AlertDescription::BadCertificate
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::CertificateRevoked
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::UnknownCA
-            | AlertDescription::AccessDenied
-            | AlertDescription::CertificateRequired
-    )
-}
-
-fn unreachable(message: &str) -> Error {
-    Error::new(Class::Unreachable, message)
-}
-
-fn not_kubernetes(message: &str) -> Error {
-    Error::new(Class::NotKubernetes, message)
 }

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
+
+use super::object::{Object, read};
 
 /// Labels or annotations.
 pub type Strings = BTreeMap<String, String>;
@@ -60,23 +62,6 @@ impl Pod {
 
 // What follows is the raw form. Null, absent and empty are one.
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawObject<S> {
-    kind: Option<String>,
-    api_version: Option<String>,
-    #[serde(default)]
-    metadata: Option<RawMetadata>,
-    spec: Option<S>,
-}
-
-#[derive(Deserialize, Default)]
-struct RawMetadata {
-    uid: Option<String>,
-    labels: Option<Strings>,
-    annotations: Option<Strings>,
-}
-
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct RawPodSpec {
@@ -120,7 +105,7 @@ struct RawServicePort {
 
 /// Reads a pod, or says what the bytes are instead.
 pub(super) fn read_pod(body: &[u8]) -> Result<Pod, String> {
-    let raw: RawObject<RawPodSpec> = read(body, "Pod")?;
+    let raw: Object<RawPodSpec> = read(body, "Pod")?;
     let metadata = raw.metadata.unwrap_or_default();
     let spec = raw.spec.unwrap_or_default();
     let containers = |raw: Option<Vec<RawContainer>>| raw.into_iter().flatten().map(container).collect();
@@ -136,7 +121,7 @@ pub(super) fn read_pod(body: &[u8]) -> Result<Pod, String> {
 
 /// Reads a namespace.
 pub(super) fn read_namespace(body: &[u8]) -> Result<Namespace, String> {
-    let raw: RawObject<serde::de::IgnoredAny> = read(body, "Namespace")?;
+    let raw: Object<serde::de::IgnoredAny> = read(body, "Namespace")?;
     Ok(Namespace {
         annotations: raw.metadata.unwrap_or_default().annotations.unwrap_or_default(),
     })
@@ -144,7 +129,7 @@ pub(super) fn read_namespace(body: &[u8]) -> Result<Namespace, String> {
 
 /// Reads the ports of a service and the target ports that are numbers, ascending.
 pub(super) fn read_service_ports(body: &[u8]) -> Result<Vec<u16>, String> {
-    let raw: RawObject<RawServiceSpec> = read(body, "Service")?;
+    let raw: Object<RawServiceSpec> = read(body, "Service")?;
     let ports = raw.spec.unwrap_or_default().ports.unwrap_or_default();
     let mut numbers: Vec<u16> = Vec::new();
     for port in ports {
@@ -174,55 +159,6 @@ fn container(raw: RawContainer) -> Container {
             .collect(),
         name,
     }
-}
-
-/// An object of this kind of the core group. Parsers quote what they do not understand, which may be anything: only the
-/// place is said.
-pub(super) fn read_kind<S: DeserializeOwned>(body: &[u8], kind: &str, version: &str) -> Result<S, String> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Head {
-        kind: Option<String>,
-        api_version: Option<String>,
-    }
-    let head: Head = parse(body, kind)?;
-    same_kind(head.kind.as_deref(), head.api_version.as_deref(), kind, version)?;
-    parse(body, kind)
-}
-
-fn read<S: DeserializeOwned>(body: &[u8], kind: &str) -> Result<RawObject<S>, String> {
-    let raw: RawObject<S> = parse(body, kind)?;
-    same_kind(raw.kind.as_deref(), raw.api_version.as_deref(), kind, "v1")?;
-    Ok(raw)
-}
-
-fn same_kind(kind: Option<&str>, version: Option<&str>, wanted: &str, of: &str) -> Result<(), String> {
-    let short = |text: &str| text.chars().take(60).collect::<String>();
-    match (kind, version) {
-        (Some(kind), Some(version)) if kind == wanted && version == of => Ok(()),
-        (Some(kind), version) => Err(format!(
-            "a {:?} of {:?}, not a {wanted} of {of:?}",
-            short(kind),
-            short(version.unwrap_or_default())
-        )),
-        (None, _) => Err(format!("JSON without a kind, not a {wanted}")),
-    }
-}
-
-/// JSON of some shape; a failure is placed and not quoted.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8], kind: &str) -> Result<T, String> {
-    serde_json::from_slice(body).map_err(|e| match e.classify() {
-        serde_json::error::Category::Data => {
-            format!(
-                "a field has another type than a {kind}'s, at byte {} of line {}",
-                e.column(),
-                e.line()
-            )
-        }
-        serde_json::error::Category::Eof => "it ends too early".to_owned(),
-        _ if body.trim_ascii_start().starts_with(b"<") => "it is an HTML page".to_owned(),
-        _ => "it is no JSON".to_owned(),
-    })
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use super::{
     client::{Client, segment},
     clock,
     error::{Class, Error},
-    pod::{self, Strings},
+    object,
+    pod::Strings,
     source::Secret,
 };
 
@@ -113,7 +114,7 @@ impl Client {
         let body = json!({"apiVersion": VERSION, "kind": "SelfSubjectReview"});
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
         let raw: Raw = self.post(path, &body, "ask who we are", |body| {
-            pod::read_kind(body, "SelfSubjectReview", VERSION)
+            object::read_answer(body, "SelfSubjectReview", VERSION)
         })?;
         Ok(raw.status.user_info)
     }
@@ -136,7 +137,7 @@ impl Client {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let purpose = format!("ask whether we may {} {}", action.verb, action.resource);
         let raw: Raw = self.post(path, &body, &purpose, |body| {
-            pod::read_kind(body, "SelfSubjectAccessReview", VERSION)
+            object::read_answer(body, "SelfSubjectAccessReview", VERSION)
         })?;
         Ok(raw.status.allowed)
     }
@@ -177,7 +178,7 @@ impl Client {
         let request = request(Method::POST, path, Some(body.as_bytes()), &purpose);
         let answer = self.ask(&request)?;
         let raw: Raw = self.understand(&request, &answer, |body| {
-            pod::read_kind(body, "TokenRequest", VERSION)
+            object::read_answer(body, "TokenRequest", VERSION)
         })?;
         let expires = clock::parse_rfc3339(&raw.status.expiration_timestamp).ok_or_else(|| {
             Error::new(
@@ -240,21 +241,13 @@ impl Client {
     fn metadata(&mut self, path: &str, purpose: &str) -> Result<Metadata, Error> {
         #[derive(Deserialize)]
         struct Raw {
-            metadata: RawMetadata,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct RawMetadata {
-            uid: String,
-            deletion_timestamp: Option<String>,
-            labels: Option<Strings>,
-            annotations: Option<Strings>,
+            metadata: object::Metadata,
         }
         let request = request(Method::GET, path.to_owned(), None, purpose);
         let answer = self.ask(&request)?;
-        let raw: Raw = self.understand(&request, &answer, |body| pod::parse(body, "Kubernetes object"))?;
+        let raw: Raw = self.understand(&request, &answer, |body| object::parse(body, "Kubernetes object"))?;
         Ok(Metadata {
-            uid: raw.metadata.uid,
+            uid: raw.metadata.uid.unwrap_or_default(),
             deleting: raw.metadata.deletion_timestamp.is_some(),
             labels: raw.metadata.labels.unwrap_or_default(),
             annotations: raw.metadata.annotations.unwrap_or_default(),
@@ -285,5 +278,5 @@ fn request<'a>(method: Method, path: String, body: Option<&'a [u8]>, purpose: &s
 }
 
 fn read_any(body: &[u8]) -> Result<Value, String> {
-    pod::parse(body, "Kubernetes object")
+    object::parse(body, "Kubernetes object")
 }

@@ -1,0 +1,77 @@
+//! Kubernetes objects in JSON: is it of the kind that was asked for, and the metadata that every kind has.
+//!
+//! Null, absent and empty are one. Parsers quote what they do not understand, which may be anything, a secret too: here
+//! only its place is said.
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::pod::Strings;
+
+/// An object with a spec of its kind.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Object<S> {
+    kind: Option<String>,
+    api_version: Option<String>,
+    pub(super) metadata: Option<Metadata>,
+    pub(super) spec: Option<S>,
+}
+
+/// The part of `metadata` that is used.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Metadata {
+    pub(super) uid: Option<String>,
+    pub(super) deletion_timestamp: Option<String>,
+    pub(super) labels: Option<Strings>,
+    pub(super) annotations: Option<Strings>,
+}
+
+/// An object of this kind of the core group, or what the bytes are instead.
+pub(super) fn read<S: DeserializeOwned>(body: &[u8], kind: &str) -> Result<Object<S>, String> {
+    let object: Object<S> = parse(body, kind)?;
+    same_kind(object.kind.as_deref(), object.api_version.as_deref(), kind, "v1")?;
+    Ok(object)
+}
+
+/// The answer to a review or request: an object of this kind and version, its status in whatever shape.
+pub(super) fn read_answer<T: DeserializeOwned>(body: &[u8], kind: &str, version: &str) -> Result<T, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head {
+        kind: Option<String>,
+        api_version: Option<String>,
+    }
+    let head: Head = parse(body, kind)?;
+    same_kind(head.kind.as_deref(), head.api_version.as_deref(), kind, version)?;
+    parse(body, kind)
+}
+
+/// JSON of some shape.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8], kind: &str) -> Result<T, String> {
+    serde_json::from_slice(body).map_err(|e| match e.classify() {
+        serde_json::error::Category::Data => {
+            format!(
+                "a field has another type than a {kind}'s, at byte {} of line {}",
+                e.column(),
+                e.line()
+            )
+        }
+        serde_json::error::Category::Eof => "it ends too early".to_owned(),
+        _ if body.trim_ascii_start().starts_with(b"<") => "it is an HTML page".to_owned(),
+        _ => "it is no JSON".to_owned(),
+    })
+}
+
+fn same_kind(kind: Option<&str>, version: Option<&str>, wanted: &str, of: &str) -> Result<(), String> {
+    let short = |text: &str| text.chars().take(60).collect::<String>();
+    match (kind, version) {
+        (Some(kind), Some(version)) if kind == wanted && version == of => Ok(()),
+        (Some(kind), version) => Err(format!(
+            "a {:?} of {:?}, not a {wanted} of {of:?}",
+            short(kind),
+            short(version.unwrap_or_default())
+        )),
+        (None, _) => Err(format!("JSON without a kind, not a {wanted}")),
+    }
+}
