@@ -2,19 +2,20 @@
 //! same order and words, then our own keys, each checked once; nothing validates after this module.
 
 mod field;
+mod previous;
 
 use self::field::Fields;
+pub use self::previous::Previous;
 use crate::{
     call::is_cni_identifier,
-    cidr::{CidrSet, Family},
+    cidr::CidrSet,
     kube::pod::Strings,
     log::Level,
     ports::{Port, PortSet},
-    reply::{VERSIONS, hand_on},
+    reply::VERSIONS,
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
-use std::{borrow::Cow, fmt, net::IpAddr, path::PathBuf, time::Duration};
+use std::{borrow::Cow, fmt, path::PathBuf, time::Duration};
 
 /// Where runtimes put the pod's annotations when our conflist entry declares this capability
 /// (containerd since 1.5.0, CRI-O since 1.29.0).
@@ -94,15 +95,6 @@ pub enum IptablesMode {
     Nft,
     /// `iptables-restore`, whatever it is
     Plain,
-}
-
-/// `prevResult`: the bytes, and the two things we look at.
-#[derive(Debug)]
-pub struct Previous<'a> {
-    raw: &'a RawValue,
-    has_version: bool,
-    /// The families of the addresses it reports, ascending, each once.
-    pub families: Vec<Family>,
 }
 
 /// Why stdin cannot be used.
@@ -234,12 +226,14 @@ impl<'a> NetConf<'a> {
     }
 
     /// The result of an ADD: the previous one, handed on.
+    ///
+    /// Without one (we stand first or alone in the chain) an empty result in the asked version is right: ours has no
+    /// address to report.
     pub fn result(&self) -> String {
-        let (raw, has_version) = self
-            .previous
-            .as_ref()
-            .map_or((None, false), |p| (Some(p.raw), p.has_version));
-        hand_on(raw, has_version, self.version)
+        match &self.previous {
+            Some(previous) => previous.handed_on(self.version),
+            None => format!("{{\"cniVersion\":\"{}\"}}", self.version),
+        }
     }
 }
 
@@ -327,75 +321,6 @@ impl IptablesMode {
     }
 }
 
-// === impl Previous ===
-
-impl<'a> Previous<'a> {
-    fn check(top: &Fields<'a>, version: &str) -> Result<Option<Self>, Error> {
-        let Some(raw) = top.raw("prevResult").filter(|raw| raw.get() != "null") else {
-            return Ok(None);
-        };
-        let invalid = |why: String| Error::Value {
-            key: "prevResult".into(),
-            why,
-        };
-        let shape: Shape<'_> =
-            serde_json::from_str(raw.get()).map_err(|e| invalid(format!("cannot be read: {e}")))?;
-        let its_version = shape.version.filter(|v| !v.is_empty());
-        if let Some(other) = its_version.as_deref().filter(|v| *v != version) {
-            return Err(invalid(format!(
-                "is of cniVersion {other:?}, the configuration of {version:?}"
-            )));
-        }
-        let modern = shape.ips.into_iter().flatten().filter_map(|ip| ip.address);
-        let old = [shape.ip4, shape.ip6]
-            .into_iter()
-            .flatten()
-            .filter_map(|ip| ip.ip);
-        let mut families: Vec<Family> = modern.chain(old).filter_map(|address| family(&address)).collect();
-        families.sort_unstable();
-        families.dedup();
-        Ok(Some(Self {
-            raw,
-            has_version: its_version.is_some(),
-            families,
-        }))
-    }
-}
-
-fn family(address: &str) -> Option<Family> {
-    match address.split('/').next()?.parse().ok()? {
-        IpAddr::V4(_) => Some(Family::V4),
-        IpAddr::V6(_) => Some(Family::V6),
-    }
-}
-
-/// What we look at of a result, in all shapes from 0.1.0 on.
-#[derive(Deserialize)]
-struct Shape<'a> {
-    #[serde(rename = "cniVersion", borrow, default)]
-    version: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
-    ips: Option<Vec<Address<'a>>>,
-    #[serde(borrow, default)]
-    ip4: Option<OldAddress<'a>>,
-    #[serde(borrow, default)]
-    ip6: Option<OldAddress<'a>>,
-}
-
-/// An entry of `ips`, from 0.3.0 on.
-#[derive(Deserialize)]
-struct Address<'a> {
-    #[serde(borrow, default)]
-    address: Option<Cow<'a, str>>,
-}
-
-/// `ip4` or `ip6` of 0.1.0 and 0.2.0.
-#[derive(Deserialize)]
-struct OldAddress<'a> {
-    #[serde(borrow, default)]
-    ip: Option<Cow<'a, str>>,
-}
-
 // === impl Error ===
 
 impl Error {
@@ -427,210 +352,4 @@ impl fmt::Display for Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::{Value, json};
-
-    /// The configuration as Linkerd's chart renders it, after the runtime has added name, version and result.
-    fn chart() -> Value {
-        json!({
-            "cniVersion": "1.0.0", "name": "linkerd-cni", "type": "linkerd-cni", "log_level": "info",
-            "capabilities": {"io.kubernetes.cri.pod-annotations": true},
-            "kubernetes": {"kubeconfig": "/etc/cni/net.d/ZZZ-linkerd-cni-kubeconfig"},
-            "linkerd": {
-                "incoming-proxy-port": 4143, "outgoing-proxy-port": 4140, "proxy-uid": 2102, "ports-to-redirect": [],
-                "inbound-ports-to-ignore": ["4191", "4190"], "outbound-ports-to-ignore": ["4567", "4568"],
-                "simulate": false, "use-wait-flag": false, "iptables-mode": "nft", "ipv6": false
-            },
-            "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.1.0.5/24"}, {"address": "fd00::5/64"}]}
-        })
-    }
-
-    fn with(path: &str, value: Value) -> String {
-        let mut conf = chart();
-        let mut at = &mut conf;
-        for key in path.split('/') {
-            at = &mut at[key];
-        }
-        *at = value;
-        conf.to_string()
-    }
-
-    fn check<T>(stdin: &str, look: impl FnOnce(&NetConf<'_>) -> T) -> Result<T, Error> {
-        let envelope = Envelope::read(stdin.as_bytes())?;
-        let version = envelope.version()?;
-        NetConf::check(&envelope, version).map(|conf| look(&conf))
-    }
-
-    #[test]
-    fn the_chart_s_configuration_is_read_whole() {
-        check(&chart().to_string(), |conf| {
-            assert_eq!(conf.version, "1.0.0");
-            assert_eq!(conf.log_level, Level::Info);
-            assert_eq!(conf.skip_inbound.to_string(), "4190-4191");
-            assert_eq!(conf.skip_outbound.to_string(), "4567-4568");
-            assert_eq!(conf.iptables_mode, IptablesMode::Nft);
-            assert_eq!(conf.proxy.uid, Some(2102));
-            assert_eq!(conf.previous.as_ref().unwrap().families, [Family::V4, Family::V6]);
-            assert_eq!(conf.exempt_namespaces, ["kube-system", "linkerd-cni"]);
-            assert_eq!(conf.deadline, Duration::from_secs(10));
-            assert!(conf.annotations.is_none() && conf.annotations_decide && !conf.always_ask);
-        })
-        .unwrap();
-    }
-
-    #[test]
-    fn absent_and_null_are_the_same() {
-        for conf in [
-            r#"{"name":"n"}"#.into(),
-            with("linkerd", Value::Null),
-            with("linkerd/ipv6", Value::Null),
-        ] {
-            check(&conf, |conf| assert!(!conf.ipv6)).unwrap();
-        }
-        check(&with("prevResult", Value::Null), |conf| {
-            assert!(conf.previous.is_none())
-        })
-        .unwrap();
-    }
-
-    #[test]
-    fn a_value_that_cannot_be_used_is_named_with_its_key() {
-        for (path, value, key) in [
-            (
-                "linkerd/incoming-proxy-port",
-                json!("4143"),
-                "linkerd.incoming-proxy-port",
-            ),
-            (
-                "linkerd/incoming-proxy-port",
-                json!(0),
-                "linkerd.incoming-proxy-port",
-            ),
-            (
-                "linkerd/outgoing-proxy-port",
-                json!(65536),
-                "linkerd.outgoing-proxy-port",
-            ),
-            ("linkerd/proxy-uid", json!(0), "linkerd.proxy-uid"),
-            ("linkerd/proxy-uid", json!(-1), "linkerd.proxy-uid"),
-            ("linkerd/proxy-uid", json!(4_294_967_295_u32), "linkerd.proxy-uid"),
-            ("linkerd/proxy-gid", json!("x"), "linkerd.proxy-gid"),
-            (
-                "linkerd/ports-to-redirect",
-                json!([80, 0]),
-                "linkerd.ports-to-redirect",
-            ),
-            (
-                "linkerd/inbound-ports-to-ignore",
-                json!(["80-"]),
-                "linkerd.inbound-ports-to-ignore",
-            ),
-            (
-                "linkerd/outbound-ports-to-ignore",
-                json!([25]),
-                "linkerd.outbound-ports-to-ignore",
-            ),
-            (
-                "linkerd/subnets-to-ignore",
-                json!(["10.0.0.0/33"]),
-                "linkerd.subnets-to-ignore",
-            ),
-            (
-                "linkerd/iptables-mode",
-                json!("$IPTABLES_MODE"),
-                "linkerd.iptables-mode",
-            ),
-            ("linkerd", json!([]), "linkerd"),
-            ("evergreen", json!({"dead-line": 1}), "evergreen.dead-line"),
-            (
-                "evergreen",
-                json!({"on-api-failure": "maybe"}),
-                "evergreen.on-api-failure",
-            ),
-            (
-                "evergreen",
-                json!({"deadline-seconds": 0}),
-                "evergreen.deadline-seconds",
-            ),
-            ("kubernetes/kubeconfig", json!(7), "kubernetes.kubeconfig"),
-            ("prevResult", json!("x"), "prevResult"),
-            ("prevResult", json!({"cniVersion": "0.4.0"}), "prevResult"),
-        ] {
-            let error = check(&with(path, value.clone()), |_| ()).unwrap_err();
-            let text = error.to_string();
-            assert!(text.contains(&format!("{key} ")), "{path} = {value}: {text}");
-        }
-    }
-
-    #[test]
-    fn the_envelope_is_checked_as_the_reference_library_checks_it() {
-        for stdin in ["", "{", "[]", "\"x\"", "7", "{} x", r#"{"name":7}"#, "\u{feff}{}"] {
-            assert!(
-                matches!(check(stdin, |_| ()), Err(Error::Decoding(_))),
-                "{stdin:?}"
-            );
-        }
-        for stdin in ["null", "{}", r#"{"name":""}"#, r#"{"name":null}"#] {
-            assert_eq!(check(stdin, |_| ()), Err(Error::MissingName), "{stdin:?}");
-        }
-        assert_eq!(
-            check(r#"{"name":"a b"}"#, |_| ()),
-            Err(Error::BadName("a b".into()))
-        );
-        assert_eq!(
-            check(r#"{"name":"a","name":"b","cniVersion":"1.1.0"}"#, |conf| conf
-                .version),
-            Ok("1.1.0")
-        );
-    }
-
-    #[test]
-    fn versions_are_compared_as_the_reference_library_compares_them() {
-        let envelope = |version: Value| json!({"name": "n", "cniVersion": version}).to_string();
-        for (version, expected) in [
-            (Value::Null, "0.1.0"),
-            (json!(""), "0.1.0"),
-            (json!("0.2.0"), "0.2.0"),
-            (json!("1.1.0"), "1.1.0"),
-        ] {
-            assert_eq!(check(&envelope(version), |conf| conf.version), Ok(expected));
-        }
-        for version in ["1.0", "0.5.0", "1.2.0", "abc", "2.0.0"] {
-            assert_eq!(
-                check(&envelope(json!(version)), |_| ()),
-                Err(Error::Version(version.into()))
-            );
-        }
-        let since = |version: &str| {
-            let text = envelope(json!(version));
-            Envelope::read(text.as_bytes())
-                .unwrap()
-                .version_since("0.4.0", "CHECK")
-        };
-        assert_eq!(since("0.4.0"), Ok("0.4.0"));
-        assert_eq!(since("0.3.1"), Err(Error::VersionTooOld("CHECK")));
-        assert_eq!(since(""), Err(Error::VersionTooOld("CHECK")));
-        assert_eq!(since("0.4.1"), Err(Error::Version("0.4.1".into())));
-        assert!(matches!(since("abc"), Err(Error::Decoding(_))));
-    }
-
-    #[test]
-    fn annotations_of_an_unknown_shape_count_as_not_handed_over() {
-        for (runtime, known) in [
-            (json!({POD_ANNOTATIONS: {"a": "b"}}), true),
-            (json!({POD_ANNOTATIONS: {}}), true),
-            (json!({POD_ANNOTATIONS: null}), false),
-            (json!({POD_ANNOTATIONS: {"a": 1}}), false),
-            (json!({"bandwidth": {"IngressRate": 1}}), false),
-            (Value::Null, false),
-        ] {
-            let conf = with("runtimeConfig", runtime.clone());
-            assert_eq!(
-                check(&conf, |conf| conf.annotations.is_some()),
-                Ok(known),
-                "{runtime}"
-            );
-        }
-    }
-}
+mod tests;

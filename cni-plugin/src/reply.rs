@@ -1,7 +1,7 @@
 //! Everything that goes to stdout: one JSON document, or nothing.
 
 use crate::error::Failure;
-use serde_json::{json, value::RawValue};
+use serde_json::json;
 
 /// The protocol versions spoken, oldest first. Runtimes and libraries compare them as strings.
 pub const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
@@ -67,50 +67,5 @@ impl Reply {
             stderr: String::new(),
             exit_code: 1,
         }
-    }
-}
-
-/// The result that hands the previous one on, byte for byte: what we do not understand we must not lose.
-/// Only a missing `cniVersion` is added. Without a previous result (we stand first or alone in the chain) an empty
-/// result in the asked version is right: ours has no address to report.
-pub fn hand_on(previous: Option<&RawValue>, has_version: bool, version: &str) -> String {
-    let version = serde_json::Value::from(version);
-    let Some(previous) = previous.map(RawValue::get) else {
-        return format!("{{\"cniVersion\":{version}}}");
-    };
-    let inside = previous.strip_prefix('{').filter(|_| !has_version);
-    match inside.map(str::trim_start) {
-        None => previous.to_owned(),
-        Some("}") => format!("{{\"cniVersion\":{version}}}"),
-        Some(rest) => format!("{{\"cniVersion\":{version},{rest}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn raw(text: &str) -> Box<RawValue> {
-        RawValue::from_string(text.to_owned()).unwrap()
-    }
-
-    #[test]
-    fn a_previous_result_comes_back_byte_for_byte() {
-        let odd =
-            r#"{ "x-big":18446744073709551615 ,"a":"\u003c\ud83d\ude00", "cniVersion":"1.0.0","z":1.50}"#;
-        assert_eq!(hand_on(Some(&raw(odd)), true, "1.0.0"), odd);
-    }
-
-    #[test]
-    fn a_missing_version_is_added_and_nothing_else() {
-        assert_eq!(
-            hand_on(Some(&raw(r#"{"ips":[] }"#)), false, "0.4.0"),
-            r#"{"cniVersion":"0.4.0","ips":[] }"#
-        );
-        assert_eq!(
-            hand_on(Some(&raw("{ }")), false, "0.4.0"),
-            r#"{"cniVersion":"0.4.0"}"#
-        );
-        assert_eq!(hand_on(None, false, "0.3.1"), r#"{"cniVersion":"0.3.1"}"#);
     }
 }
