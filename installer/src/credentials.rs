@@ -7,18 +7,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use evergreen_cni::kube::{Secret, certificate::Certificate, claims::Claims, clock, trust::Bundle};
 use serde_json::{Value, json};
 
 use crate::{
     atomic::{self, Access},
-    config::{Config, Place},
+    config::{Config, Place, TokenSource},
     host::HostPath,
     keeper::Token,
     report::{Credential, Report},
     sys,
-    token::{Kind, Minted},
+    token::{self, Kind, Minted},
 };
 
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
@@ -51,14 +51,16 @@ pub fn make_it_so(config: &Config, wanted: &Token, report: &mut Report) -> bool 
     let token = match wanted {
         Token::Minted(minted) => Ok(minted.token.reveal().to_vec()),
         Token::Undecided if kind != Kind::Copy => fs::read(token_file(place).here()).context("read it"),
+        Token::Undecided if config.token_source == TokenSource::Request => Err(anyhow!(
+            "no token of the plugin's own yet, and EVERGREEN_TOKEN_SOURCE is request"
+        )),
         Token::Undecided | Token::Copy(_) => source.token,
     };
     let token = keep(&token_file(place), token, "token", &config.token_file, report);
-    let record = Record::of(config, wanted, kind);
-    if token && Record::read(place).is_none_or(|found| !found.says(&record)) {
+    if token {
         keep(
             &record_file(place),
-            Ok(record.text()),
+            Ok(record(place, wanted, kind)),
             "token",
             Path::new(""),
             report,
@@ -82,18 +84,30 @@ pub fn own_namespace(config: &Config) -> Option<String> {
     beside.or_else(|| Claims::read(&pod_token(config).ok()?).map(|c| c.kubernetes.namespace))
 }
 
-/// The token on the node, when it is one that was requested for this configuration and still has a while to live.
+/// The token on the node, when it is one that was requested for this configuration and still has a while to live. It says
+/// all of that itself.
 pub fn minted_before(config: &Config) -> Option<Minted> {
-    let record = Record::read(&config.place)?;
     let token = fs::read(token_file(&config.place).here()).ok()?;
-    let lives = record.ends.is_some_and(|ends| ends > clock::now() + 60);
-    let fits = lives && record.kind != Kind::Copy && record.asked == asked(config) && record.is_of(&token);
-    fits.then(|| Minted {
-        token: Secret::new(token),
-        kind: record.kind,
-        ends: record.ends.unwrap_or_default(),
-        renew_at: record.renew_at.unwrap_or_default(),
-    })
+    let claims = Claims::read(&token)?;
+    let kind = match (&claims.kubernetes.node, &claims.kubernetes.pod) {
+        (_, Some(_)) => return None,
+        (Some(_), None) => Kind::NodeBound,
+        (None, None) => Kind::Unbound,
+    };
+    let pods = pod_token(config)
+        .ok()
+        .and_then(|t| Claims::read(&t))
+        .unwrap_or_default();
+    let wanted = token::wanted(config, &pods);
+    let is_ours = token::account_of(&claims) == Some((wanted.namespace, wanted.account));
+    let same_audiences = wanted.audiences.is_empty() || wanted.audiences == claims.aud;
+    let same_node = wanted
+        .node
+        .zip(claims.kubernetes.node)
+        .is_none_or(|(wanted, bound)| wanted.0 == bound.name);
+    let ends = claims.exp.filter(|ends| *ends > clock::now() + 60)?;
+    let since = claims.iat.unwrap_or_else(clock::now);
+    (is_ours && same_audiences && same_node).then(|| Minted::new(Secret::new(token), kind, since, ends))
 }
 
 fn on_node(place: &Place, kind: Kind) -> Credential {
@@ -110,76 +124,28 @@ fn on_node(place: &Place, kind: Kind) -> Credential {
     }
 }
 
-/// What lies beside the token: how it was made, why so, and when the next one is due.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Record {
-    kind: Kind,
-    because: String,
-    /// Account and audiences that were configured.
-    asked: String,
-    ends: Option<i64>,
-    renew_at: Option<i64>,
-    /// The token's own id.
-    id: String,
-}
-
-impl Record {
-    fn of(config: &Config, wanted: &Token, kind: Kind) -> Self {
-        let minted = match wanted {
-            Token::Minted(minted) => Some(minted),
-            Token::Undecided | Token::Copy(_) => None,
-        };
-        let because = match wanted {
-            Token::Copy(because) => because,
-            Token::Minted(_) | Token::Undecided => "",
-        };
-        let claims = minted.and_then(|m| Claims::read(m.token.reveal()));
-        Self {
-            kind,
-            because: because.to_owned(),
-            asked: asked(config),
-            ends: minted.map(|m| m.ends),
-            renew_at: minted.map(|m| m.renew_at),
-            id: claims.map(|c| c.jti).unwrap_or_default(),
-        }
-    }
-
-    fn read(place: &Place) -> Option<Self> {
-        let value: Value = serde_json::from_slice(&fs::read(record_file(place).here()).ok()?).ok()?;
-        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-        Some(Self {
-            kind: Kind::from_word(&text("kind"))?,
-            because: text("because"),
-            asked: text("asked"),
-            ends: value["ends"].as_i64(),
-            renew_at: value["renew-at"].as_i64(),
-            id: text("id"),
-        })
-    }
-
-    fn text(&self) -> Vec<u8> {
-        let value = json!({"kind": self.kind.word(), "because": self.because, "asked": self.asked,
-            "ends": self.ends, "renew-at": self.renew_at, "id": self.id});
-        format!("{value:#}\n").into_bytes()
-    }
-
-    /// True when this record, which was found, needs no change to say what is wanted: what is not known yet (no reason, no
-    /// times) does not replace what is.
-    fn says(&self, wanted: &Self) -> bool {
-        self == wanted || (self.kind == wanted.kind && wanted.because.is_empty() && wanted.ends.is_none())
-    }
-
-    fn is_of(&self, token: &[u8]) -> bool {
-        Claims::read(token).is_some_and(|claims| claims.jti == self.id)
-    }
-}
-
-fn asked(config: &Config) -> String {
-    let account = config
-        .account
-        .clone()
-        .map(|(namespace, name)| format!("{namespace}/{name}"));
-    format!("{} {}", account.unwrap_or_default(), config.audiences.join(","))
+/// What lies beside the token, for people: how it was made, why so, and when it ends. A reason that is not known yet does
+/// not replace one that is.
+fn record(place: &Place, wanted: &Token, kind: Kind) -> Vec<u8> {
+    let found = fs::read(record_file(place).here()).ok();
+    let found: Value = found
+        .and_then(|f| serde_json::from_slice(&f).ok())
+        .unwrap_or_default();
+    let known = (found["kind"] == kind.word())
+        .then(|| found["because"].as_str())
+        .flatten();
+    let because = match wanted {
+        Token::Copy(because) => because,
+        Token::Minted(_) => "",
+        Token::Undecided => known.unwrap_or_default(),
+    };
+    let ends = match wanted {
+        Token::Minted(minted) => Some(clock::rfc3339(minted.ends)),
+        Token::Undecided => found["ends"].as_str().map(str::to_owned),
+        Token::Copy(_) => None,
+    };
+    let record = json!({"kind": kind.word(), "because": because, "ends": ends});
+    format!("{record:#}\n").into_bytes()
 }
 
 /// Takes them away, the kubeconfig first.

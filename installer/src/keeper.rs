@@ -4,9 +4,7 @@
 //! node. What it comes to is left for the turns and for `serve`; it touches no file itself.
 
 use std::{
-    collections::hash_map::RandomState,
     fs,
-    hash::{BuildHasher, Hasher},
     io::Write,
     os::unix::net::UnixStream,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -26,11 +24,11 @@ use crate::{
     config::{Config, TokenSource},
     credentials,
     status::{Review, Status},
-    token::{self, Minted, Wanted},
+    token::{self, Minted},
 };
 
 /// How often the API server is asked about the node's credential when nothing changes.
-const REVIEW_EVERY: Duration = Duration::from_secs(60);
+const REVIEW_EVERY: Duration = Duration::from_secs(30);
 /// The pause after a failure, and the longest it grows to.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
@@ -210,8 +208,8 @@ impl Work {
         let deadline = Deadline::after(api::ASKING_TAKES);
         let mut client = api::as_pod(&self.config, deadline)?;
         let claims = Claims::read(pod_token).unwrap_or_default();
-        let wanted = wanted(&self.config, &claims, &mut client);
-        let minted = token::mint(&mut client, &wanted, chance())?;
+        let wanted = token::wanted(&self.config, &claims);
+        let minted = token::mint(&mut client, &wanted)?;
         let source = Source::Data(Secret::new(minted.token.reveal()));
         let client = api::with_token(&self.config, source, &self.config.ca_file, deadline)?;
         accepted(client).map(|_| minted)
@@ -331,37 +329,6 @@ impl Work {
     }
 }
 
-/// Whose token is asked for: what was configured, and for the rest what the pod's own token says.
-fn wanted(config: &Config, claims: &Claims, client: &mut Client) -> Wanted {
-    let own = token::account_of(claims).unwrap_or_default();
-    let (namespace, account) = match &config.account {
-        Some((namespace, name)) if namespace.is_empty() => (own.0, name.clone()),
-        Some(account) => account.clone(),
-        None => own,
-    };
-    let claimed = claims.kubernetes.node.clone().map(|n| (n.name, n.uid));
-    let node = config
-        .node_name
-        .clone()
-        .map(|name| (name, String::new()))
-        .or(claimed.clone());
-    let node = node.map(|(name, uid)| match claimed {
-        Some((claimed, uid)) if claimed == name => (name, uid),
-        // Not every installer may read nodes; without a uid the server takes the one there is.
-        _ => {
-            let uid = client.node(&name).map_or(uid, |node| node.uid);
-            (name, uid)
-        }
-    });
-    Wanted {
-        namespace,
-        account,
-        audiences: config.audiences.clone(),
-        seconds: config.token_seconds,
-        node,
-    }
-}
-
 /// The name under which the API server knows the client. Before Kubernetes 1.28 it cannot say: then, that it has answered.
 fn accepted(mut client: Client) -> Result<String, Error> {
     match client.self_subject_review() {
@@ -373,12 +340,6 @@ fn accepted(mut client: Client) -> Result<String, Error> {
 
 fn until(when: i64) -> Duration {
     Duration::from_secs(u64::try_from(when - clock::now()).unwrap_or(0))
-}
-
-/// A number from 0 to 1, another one each time.
-fn chance() -> f64 {
-    let random = RandomState::new().build_hasher().finish();
-    f64::from((random >> 32) as u32) / f64::from(u32::MAX)
 }
 
 /// When something is to be done next, later after each failure.
@@ -414,7 +375,7 @@ impl Schedule {
 
     fn failed(&mut self) {
         // Spread, so that the nodes of a cluster do not come back all at once.
-        self.next_in(self.pause.mul_f64(0.75 + chance() / 2.0));
+        self.next_in(self.pause.mul_f64(0.75 + token::chance() / 2.0));
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 }

@@ -4,7 +4,11 @@
 //! installer and still dies with the node; where the server cannot bind to nodes (before Kubernetes 1.31) an unbound one is
 //! asked for, and only for an hour, since nothing but time ends it.
 
-use std::fmt;
+use std::{
+    collections::hash_map::RandomState,
+    fmt,
+    hash::{BuildHasher, Hasher},
+};
 
 use evergreen_cni::kube::{
     Class, Client, Error, Secret,
@@ -12,6 +16,8 @@ use evergreen_cni::kube::{
     clock,
     review::{BoundTo, TokenRequest},
 };
+
+use crate::config::Config;
 
 /// Life of an unbound token, in seconds.
 const UNBOUND_SECONDS: u64 = 3600;
@@ -56,8 +62,6 @@ pub struct Minted {
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::NodeBound, Self::Unbound, Self::Copy];
-
     /// The word for it, in logs, metrics and on disk.
     pub fn word(self) -> &'static str {
         match self {
@@ -65,11 +69,6 @@ impl Kind {
             Self::Unbound => "unbound",
             Self::Copy => "copy",
         }
-    }
-
-    /// The kind of that word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 }
 
@@ -80,54 +79,103 @@ impl fmt::Display for Kind {
 }
 
 impl Minted {
-    /// A token with its times. `chance`, from 0 to 1, spreads the renewals of many nodes.
-    pub fn new(token: Secret, kind: Kind, ends: i64, chance: f64) -> Self {
-        let renew_at = renewal(clock::now(), ends, chance);
+    /// A token that lives from `since` to `ends`.
+    pub fn new(token: Secret, kind: Kind, since: i64, ends: i64) -> Self {
         Self {
             token,
             kind,
             ends,
-            renew_at,
+            renew_at: renewal(since, ends, chance()),
         }
     }
 }
 
-/// A moment between half and two thirds of the life that is left.
-fn renewal(now: i64, ends: i64, chance: f64) -> i64 {
-    let left = (ends - now).max(0);
+/// A moment between half and two thirds of a life. `chance`, from 0 to 1, spreads the renewals of many nodes.
+fn renewal(since: i64, ends: i64, chance: f64) -> i64 {
+    let life = (ends - since).max(0);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
         reason = "seconds of a token's life"
     )]
-    let share = (left as f64 * (0.5 + chance.clamp(0.0, 1.0) / 6.0)) as i64;
-    now + share
+    let share = (life as f64 * (0.5 + chance.clamp(0.0, 1.0) / 6.0)) as i64;
+    since + share
+}
+
+/// A number from 0 to 1, another one each time.
+pub fn chance() -> f64 {
+    let random = RandomState::new().build_hasher().finish();
+    f64::from((random >> 32) as u32) / f64::from(u32::MAX)
+}
+
+/// Whose token is wanted: what was configured, and for the rest what the pod's own token says.
+pub fn wanted(config: &Config, pods: &Claims) -> Wanted {
+    let own = account_of(pods).unwrap_or_default();
+    let (namespace, account) = match &config.account {
+        Some((namespace, name)) if namespace.is_empty() => (own.0, name.clone()),
+        Some(account) => account.clone(),
+        None => own,
+    };
+    let claimed = pods.kubernetes.node.clone().map(|n| (n.name, n.uid));
+    let node = match (&config.node_name, claimed) {
+        (Some(name), Some((claimed, uid))) if *name == claimed => Some((claimed, uid)),
+        (Some(name), _) => Some((name.clone(), String::new())),
+        (None, claimed) => claimed,
+    };
+    Wanted {
+        namespace,
+        account,
+        audiences: config.audiences.clone(),
+        seconds: config.token_seconds,
+        node,
+    }
 }
 
 /// Asks for a token, the best kind first. The error is the one of the last kind there was to try.
-pub fn mint(client: &mut Client, wanted: &Wanted, chance: f64) -> Result<Minted, Error> {
-    let ask = |seconds, bound| TokenRequest {
-        namespace: &wanted.namespace,
-        account: &wanted.account,
-        audiences: &wanted.audiences,
-        seconds,
-        bound,
-    };
+pub fn mint(client: &mut Client, wanted: &Wanted) -> Result<Minted, Error> {
     if let Some((name, uid)) = &wanted.node {
+        // Not every installer may read nodes; without a uid the server takes the one there is.
+        let asked = if uid.is_empty() {
+            client.node(name).map(|node| node.uid).unwrap_or_default()
+        } else {
+            uid.clone()
+        };
         let bound = BoundTo {
             kind: "Node",
             name,
-            uid,
+            uid: &asked,
         };
-        match client.token_request(&ask(wanted.seconds, Some(bound))) {
-            Ok(given) => return Ok(Minted::new(given.token, Kind::NodeBound, given.expires, chance)),
+        match client.token_request(&request(wanted, wanted.seconds, Some(bound))) {
+            Ok(given) => {
+                return Ok(Minted::new(
+                    given.token,
+                    Kind::NodeBound,
+                    clock::now(),
+                    given.expires,
+                ));
+            }
             // What a server says that cannot do it, or that knows the node by another uid.
             Err(e) if matches!(e.class, Class::BadRequest | Class::NotFound | Class::Conflict) => {}
             Err(e) => return Err(e),
         }
     }
-    let given = client.token_request(&ask(UNBOUND_SECONDS.min(wanted.seconds), None))?;
-    Ok(Minted::new(given.token, Kind::Unbound, given.expires, chance))
+    let given = client.token_request(&request(wanted, UNBOUND_SECONDS.min(wanted.seconds), None))?;
+    Ok(Minted::new(
+        given.token,
+        Kind::Unbound,
+        clock::now(),
+        given.expires,
+    ))
+}
+
+fn request<'a>(wanted: &'a Wanted, seconds: u64, bound: Option<BoundTo<'a>>) -> TokenRequest<'a> {
+    TokenRequest {
+        namespace: &wanted.namespace,
+        account: &wanted.account,
+        audiences: &wanted.audiences,
+        seconds,
+        bound,
+    }
 }
 
 /// Namespace and name of the account that a token is of.
@@ -147,14 +195,6 @@ mod tests {
     fn a_token_is_renewed_between_half_and_two_thirds_of_its_life() {
         assert_eq!(renewal(1000, 1600, 0.0), 1300);
         assert_eq!(renewal(1000, 1600, 1.0), 1400);
-        assert_eq!(renewal(1000, 900, 0.5), 1000, "one that has ended is renewed now");
-    }
-
-    #[test]
-    fn the_words_of_the_kinds_come_back() {
-        for kind in Kind::ALL {
-            assert_eq!(Kind::from_word(kind.word()), Some(kind));
-        }
-        assert_eq!(Kind::from_word("inline"), None);
+        assert_eq!(renewal(1000, 900, 0.5), 1000);
     }
 }

@@ -81,7 +81,7 @@ fn b1_on_an_empty_directory_it_waits_and_makes_no_network_of_its_own() {
     let mut installer = node.start();
     installer.until(&node, "the plugin is there", || node.bin("linkerd-cni").exists());
     installer.until(&node, "it says what it waits for", || {
-        installer_says(&node, "no network yet")
+        node.logs_contain("no network yet")
     });
     let loaded = |name: &str| [".conf", ".conflist", ".json"].iter().any(|e| name.ends_with(e));
     let names = fs::read_dir(node.net(""))
@@ -90,13 +90,6 @@ fn b1_on_an_empty_directory_it_waits_and_makes_no_network_of_its_own() {
     assert_eq!(names.filter(|n| loaded(n)).count(), 0, "{}", node.show());
     fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
     installer.until(&node, "our entry is in", || node.has_entry("10-calico.conflist"));
-}
-
-fn installer_says(node: &Node, words: &str) -> bool {
-    let logs = fs::read_dir(node.path("")).unwrap().map(|e| e.unwrap().path());
-    let logs = logs.filter(|p| p.file_name().unwrap().to_string_lossy().starts_with("log-"));
-    logs.map(|p| fs::read_to_string(p).unwrap())
-        .any(|log| log.contains(words))
 }
 
 #[test]
@@ -162,9 +155,7 @@ fn d21_an_empty_token_leaves_the_old_one_until_a_good_one_comes() {
     let mut node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     node.rotate("", CA);
-    installer.until(&node, "it says so", || {
-        installer_says(&node, "the token is empty")
-    });
+    installer.until(&node, "it says so", || node.logs_contain("the token is empty"));
     let token = node.net("linkerd-cni.evergreen/token");
     assert_eq!(fs::read_to_string(&token).unwrap(), "token-1");
     node.rotate("token-3", CA);
@@ -179,7 +170,7 @@ fn a_directory_that_appears_later_or_is_replaced_is_used() {
     fs::remove_dir_all(node.net("")).unwrap();
     let mut installer = node.start();
     installer.until(&node, "it says what is missing", || {
-        installer_says(&node, "/etc/cni/net.d")
+        node.logs_contain("/etc/cni/net.d")
     });
     fs::create_dir(node.net("")).unwrap();
     fs::write(node.net("10-calico.conflist"), CALICO).unwrap();

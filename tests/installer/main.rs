@@ -5,9 +5,13 @@
 )]
 
 mod bad_input;
+mod cluster;
 mod conflists;
 mod credentials;
+mod ending;
 mod follow;
 mod help;
 mod leave;
 mod node;
+mod own_token;
+mod status;

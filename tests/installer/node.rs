@@ -208,6 +208,27 @@ impl Node {
         Installer { child, log }
     }
 
+    /// What the newest installer that was started here has said.
+    pub fn newest_log(&self) -> String {
+        let newest = self.logs().into_iter().max_by_key(|(number, _)| *number);
+        newest.map(|(_, log)| log).unwrap_or_default()
+    }
+
+    /// True when an installer that was started here has said this.
+    pub fn logs_contain(&self, words: &str) -> bool {
+        self.logs().iter().any(|(_, log)| log.contains(words))
+    }
+
+    fn logs(&self) -> Vec<(u32, String)> {
+        let names = fs::read_dir(&self.root)
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap());
+        let numbers = names.filter_map(|n| n.strip_prefix("log-")?.parse().ok());
+        numbers
+            .map(|n: u32| (n, fs::read_to_string(self.root.join(format!("log-{n}"))).unwrap()))
+            .collect()
+    }
+
     /// Starts `run` and waits until our entry is in this file.
     pub fn start_and_wait_for(&self, network: &str) -> Installer {
         let mut installer = self.start();

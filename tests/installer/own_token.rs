@@ -1,0 +1,201 @@
+//! A credential of the plugin's own: minted, renewed, fallen back from, and always said which.
+
+use std::{fs, time::Duration};
+
+use evergreen_test_support::api::Answer;
+use serde_json::Value;
+
+use crate::{
+    cluster::{Cluster, NODE, POD, get},
+    node::{CALICO, PATIENCE, mode},
+};
+
+#[test]
+fn the_plugin_gets_a_token_that_dies_with_the_node_and_not_with_the_pod() {
+    let cluster = Cluster::new();
+    let mut installer = cluster.start();
+    installer.until(&cluster.node, "a token bound to the node is there", || {
+        cluster.has_node_token()
+    });
+    let kind = "evergreen_install_credential{kind=\"node-bound\"} 1";
+    installer.until(&cluster.node, "the metrics say so", || {
+        get(&cluster, "/metrics").contains(kind)
+    });
+    assert_eq!(mode(&cluster.node.net("linkerd-cni.evergreen/token")), 0o600);
+    let record: Value =
+        serde_json::from_slice(&fs::read(cluster.node.net("linkerd-cni.evergreen/credential")).unwrap())
+            .unwrap();
+    assert_eq!(record["kind"], "node-bound");
+    // The pod is deleted, and its token with it; the one on the node still works.
+    cluster.api.remove(POD);
+    cluster.api.clear_requests();
+    let before = cluster.token();
+    installer.signal("-KILL");
+    installer.ended();
+    let user = ask_as_the_plugin(&cluster);
+    assert_eq!(user, "system:serviceaccount:linkerd-cni:linkerd-cni");
+    assert_eq!(cluster.token(), before);
+}
+
+fn ask_as_the_plugin(cluster: &Cluster) -> String {
+    use evergreen_cni::{
+        deadline::Deadline,
+        kube::{Client, Kubeconfig, Source},
+        log::{Level, Log},
+    };
+    let file = |name: &str| Source::File(cluster.node.net("linkerd-cni.evergreen").join(name));
+    let kubeconfig = Kubeconfig::of(&cluster.api.url(), file("ca.crt"), file("token")).unwrap();
+    let mut client = Client::with(kubeconfig, Deadline::after(PATIENCE), Log::new(Level::Warn)).unwrap();
+    client.self_subject_review().unwrap().username
+}
+
+#[test]
+fn a_restart_keeps_a_minted_token_that_is_still_good() {
+    let cluster = Cluster::new();
+    let mut installer = cluster.start();
+    installer.until(&cluster.node, "a token bound to the node is there", || {
+        cluster.has_node_token()
+    });
+    installer.signal("-KILL");
+    installer.ended();
+    let token = cluster.token();
+    let mut installer = cluster.start();
+    assert_eq!(cluster.token(), token, "{}", installer.log());
+    // Another account is another token.
+    installer.signal("-KILL");
+    installer.ended();
+    let cluster = cluster.with("EVERGREEN_SERVICE_ACCOUNT", "plugin");
+    let mut installer = cluster.node.start();
+    installer.until(&cluster.node, "a token of the other account is there", || {
+        cluster.claims().sub == "system:serviceaccount:linkerd-cni:plugin"
+    });
+}
+
+#[test]
+fn where_minting_is_refused_a_copy_of_the_pods_token_follows_every_rotation() {
+    let mut cluster = Cluster::new();
+    cluster.api.forbid("create", "serviceaccounts/token");
+    let mut installer = cluster.start();
+    for _ in 0..3 {
+        let token = cluster.rotate();
+        installer.until(&cluster.node, "the copy is there", || cluster.token() == token);
+    }
+    assert!(
+        installer.log().contains("token=copy because="),
+        "{}",
+        installer.log()
+    );
+    assert!(get(&cluster, "/metrics").contains("evergreen_install_credential{kind=\"copy\"} 1"));
+    let record = fs::read_to_string(cluster.node.net("linkerd-cni.evergreen/credential")).unwrap();
+    assert!(record.contains("refuses to give this pod a token"), "{record}");
+}
+
+#[test]
+fn where_tokens_cannot_be_bound_to_nodes_an_unbound_short_one_is_used() {
+    let cluster = Cluster::new();
+    cluster.api.add_route(|request| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        (body["spec"]["boundObjectRef"]["kind"] == "Node").then(|| {
+            Answer::status(
+                400,
+                "cannot bind token to object of type /v1, Kind=Node",
+                "BadRequest",
+                "",
+            )
+        })
+    });
+    let mut installer = cluster.start();
+    let kind = || get(&cluster, "/metrics").contains("evergreen_install_credential{kind=\"unbound\"} 1");
+    installer.until(&cluster.node, "an unbound token is there", kind);
+    let claims = cluster.claims();
+    assert_eq!(claims.exp.unwrap() - claims.iat.unwrap(), 3600);
+}
+
+#[test]
+fn a_token_the_server_no_longer_takes_is_replaced() {
+    let cluster = Cluster::new();
+    let mut installer = cluster.start();
+    installer.until(&cluster.node, "a token bound to the node is there", || {
+        cluster.has_node_token()
+    });
+    let old = cluster.token();
+    installer.signal("-KILL");
+    installer.ended();
+    // The node is made anew under its old name: tokens of the old one are refused.
+    cluster.api.remove(NODE);
+    cluster.api.put_node("node1", "node-2");
+    let mut installer = cluster.node.start();
+    let anew = || {
+        cluster
+            .claims()
+            .kubernetes
+            .node
+            .is_some_and(|n| n.uid == "node-2")
+    };
+    installer.until(&cluster.node, "a token of the new node is there", anew);
+    assert_ne!(cluster.token(), old);
+}
+
+#[test]
+fn a_rotated_pod_token_brings_a_new_minted_one() {
+    let mut cluster = Cluster::new();
+    let mut installer = cluster.start();
+    installer.until(&cluster.node, "a token bound to the node is there", || {
+        cluster.has_node_token()
+    });
+    let old = cluster.token();
+    cluster.rotate();
+    installer.until(&cluster.node, "a new one is there", || {
+        cluster.token() != old && cluster.has_node_token()
+    });
+}
+
+#[test]
+fn a_token_that_does_not_work_never_replaces_one_that_does() {
+    let mut cluster = Cluster::new();
+    let mut installer = cluster.start();
+    installer.until(&cluster.node, "a token bound to the node is there", || {
+        cluster.has_node_token()
+    });
+    let old = cluster.token();
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    cluster.api.set_answer("POST", path, Answer::unauthorized());
+    cluster.api.clear_requests();
+    cluster.rotate();
+    cluster.api.wait_for(Duration::from_secs(10), |seen| {
+        seen.iter().any(|s| s.path == path)
+    });
+    assert_eq!(cluster.token(), old, "{}", installer.log());
+}
+
+#[test]
+fn once_may_be_told_to_request_a_token() {
+    let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "request");
+    cluster.node.succeed(&["once"]);
+    assert!(cluster.has_node_token(), "{}", cluster.node.show());
+    let refused = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "request");
+    refused.api.forbid("create", "serviceaccounts/token");
+    refused.node.fail(&["once"], &["token", "forbidden"]);
+    assert_eq!(
+        fs::read_to_string(refused.node.net("10-calico.conflist")).unwrap(),
+        CALICO
+    );
+}
+
+#[test]
+fn no_secret_is_ever_said() {
+    let mut cluster = Cluster::new();
+    let mut installer = cluster.start();
+    installer.until(&cluster.node, "a token bound to the node is there", || {
+        cluster.has_node_token()
+    });
+    let (minted, pods) = (cluster.token(), cluster.rotate());
+    installer.until(&cluster.node, "a new one is there", || cluster.token() != minted);
+    let said = format!("{}{}", get(&cluster, "/metrics"), get(&cluster, "/readyz"));
+    let (_, log) = installer.end();
+    for secret in [&minted, &pods] {
+        assert!(!log.contains(secret.as_str()) && !said.contains(secret.as_str()));
+        let signature = secret.rsplit('.').next().unwrap();
+        assert!(!log.contains(signature), "{log}");
+    }
+}

@@ -1,0 +1,91 @@
+//! `/livez`, `/readyz` and `/metrics` of a running installer.
+
+use std::fs;
+
+use evergreen_test_support::api::Answer;
+
+use crate::{
+    cluster::{Cluster, get},
+    node::CALICO,
+};
+
+#[test]
+fn d27_it_is_ready_only_when_all_is_in_place_and_the_credential_is_accepted() {
+    let cluster = Cluster::new();
+    fs::remove_file(cluster.node.net("10-calico.conflist")).unwrap();
+    let mut installer = cluster.node.start();
+    let ready = || get(&cluster, "/readyz");
+    installer.until(&cluster.node, "it says what is missing", || {
+        ready().contains("no network yet")
+    });
+    assert!(ready().starts_with("HTTP/1.1 503 "), "{}", ready());
+    assert!(get(&cluster, "/livez").starts_with("HTTP/1.1 200 "));
+    fs::write(cluster.node.net("10-calico.conflist"), CALICO).unwrap();
+    installer.until(&cluster.node, "it is ready", || {
+        ready().starts_with("HTTP/1.1 200 ")
+    });
+    // A neighbour's file before ours that no runtime can load: the node is in trouble, and ready would be a lie.
+    fs::write(cluster.node.net("00-bad.conflist"), "{").unwrap();
+    installer.until(&cluster.node, "it is not ready", || {
+        ready().contains("00-bad.conflist")
+    });
+    fs::remove_file(cluster.node.net("00-bad.conflist")).unwrap();
+    installer.until(&cluster.node, "it is ready again", || {
+        ready().starts_with("HTTP/1.1 200 ")
+    });
+}
+
+#[test]
+fn a_credential_that_the_server_refuses_is_not_ready_and_says_why() {
+    let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    cluster.api.set_answer("POST", path, Answer::unauthorized());
+    let mut installer = cluster.node.start_and_wait_for("10-calico.conflist");
+    let ready = || get(&cluster, "/readyz");
+    installer.until(&cluster.node, "it says so", || {
+        ready().contains("the node's credential")
+    });
+    assert!(ready().starts_with("HTTP/1.1 503 "), "{}", ready());
+    assert!(get(&cluster, "/metrics").contains("evergreen_install_credential_accepted 0"));
+    cluster.api.clear_answers();
+    installer.until(&cluster.node, "it is ready", || {
+        ready().starts_with("HTTP/1.1 200 ")
+    });
+}
+
+#[test]
+fn metrics_say_which_conflist_what_credential_and_what_was_repaired() {
+    let cluster = Cluster::new();
+    let mut installer = cluster.start();
+    fs::write(cluster.node.net("10-calico.conflist"), CALICO).unwrap();
+    let repaired = "evergreen_install_repairs_total{file=\"/etc/cni/net.d/10-calico.conflist\"} 1";
+    installer.until(&cluster.node, "the repair is counted", || {
+        get(&cluster, "/metrics").contains(repaired)
+    });
+    let metrics = get(&cluster, "/metrics");
+    for line in [
+        "evergreen_install_ready 1",
+        "evergreen_install_network{file=\"/etc/cni/net.d/10-calico.conflist\"} 1",
+        "evergreen_install_credential_accepted 1",
+        "evergreen_install_credential_ends_in_seconds ",
+        "evergreen_install_ca_ends_in_seconds ",
+        "evergreen_install_rewrites_held_back_total 0",
+    ] {
+        assert!(metrics.contains(line), "no {line} in\n{metrics}");
+    }
+    // As Prometheus reads it: each family is announced, each sample is a name and a number.
+    for line in metrics
+        .split("\r\n\r\n")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .filter(|l| !l.starts_with('#'))
+    {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        let family = name.split('{').next().unwrap();
+        assert!(
+            value.parse::<i64>().is_ok() && metrics.contains(&format!("# TYPE {family} ")),
+            "{line}"
+        );
+    }
+}
