@@ -89,6 +89,15 @@ fn a_family_that_is_not_wanted_any_more_goes_away() {
 }
 
 #[test]
+fn an_empty_ruleset_is_no_table() {
+    let namespace = Namespace::new();
+    assert_eq!(apply(&namespace, &Ruleset::default()), Applied::Created);
+    apply(&namespace, &Ruleset::build(&full()));
+    assert_eq!(apply(&namespace, &Ruleset::default()), Applied::Replaced);
+    assert_eq!(namespace.nft_list(), "");
+}
+
+#[test]
 fn removing_takes_our_tables_and_says_whether_there_were_any() {
     let namespace = Namespace::new();
     assert!(!namespace.run(nft::remove).unwrap());

@@ -1,11 +1,11 @@
 //! The node's iptables programs: found, started, fed, bounded in time. Their stdout is never ours.
 
 use super::{Tools, directories, script::Found};
-use crate::{cidr::Family, netconf::IptablesMode};
+use crate::{cidr::Family, netconf::IptablesMode, sys};
 use std::{
     fmt,
     io::{self, Read, Write},
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
@@ -99,6 +99,8 @@ fn run(program: &Path, arguments: &[&str], input: &str, tools: Tools<'_>) -> Res
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        // Of its own, so that what it starts (`modprobe`) can be stopped with it.
+        .process_group(0)
         .spawn();
     let mut child = child.map_err(|e| Failure::Start(program.to_owned(), e))?;
     match talk(&mut child, input, tools) {
@@ -116,15 +118,15 @@ fn run(program: &Path, arguments: &[&str], input: &str, tools: Tools<'_>) -> Res
 }
 
 fn stop(child: &mut Child) {
-    // Either fails only where it is over already.
-    let _ = child.kill();
+    // Not waited for yet, so its number is still its own.
+    sys::kill_group(child.id());
     let _ = child.wait();
 }
 
 /// Feeds and drains the child; how it ended, its stdout and its stderr. None when the deadline came first.
 ///
-/// Each pipe has a thread, since a full one would stop the child and so us. A thread whose pipe a grandchild keeps
-/// open after the deadline is left behind; the process ends soon after.
+/// Each pipe has a thread, since a full one would stop the child and so us. One that still reads after the deadline is
+/// left behind; its pipe closes when the child is stopped.
 fn talk(
     child: &mut Child,
     input: &str,

@@ -100,6 +100,11 @@ impl<'a> Batch<'a> {
         self.writer.bytes()
     }
 
+    /// True when there is nothing between its begin and its end.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.len() <= 2
+    }
+
     /// The number of the message that is answered when all went well: the last but the end.
     pub(super) fn last(&self) -> u32 {
         self.first.wrapping_add(self.parts.len() as u32).wrapping_sub(2)

@@ -54,6 +54,9 @@ impl Conversation {
     /// A message that fails is answered; of those that do not fail only the last is, so one answer means success.
     pub(super) fn commit<'a>(&mut self, build: impl FnOnce(u32) -> Batch<'a>) -> Result<(), Error> {
         let batch = build(self.next);
+        if batch.is_empty() {
+            return Ok(());
+        }
         self.next = batch.last().wrapping_add(2);
         self.make_room(batch.bytes().len())?;
         self.send(batch.bytes())?;
