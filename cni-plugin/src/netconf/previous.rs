@@ -2,7 +2,7 @@
 
 use super::{Error, field::Fields};
 use crate::cidr::Family;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::{borrow::Cow, net::IpAddr, ops::Range};
 
@@ -100,7 +100,7 @@ fn family(address: &str) -> Option<Family> {
 /// What we look at of a result, in all shapes from 0.1.0 on.
 #[derive(Deserialize)]
 struct Shape<'a> {
-    #[serde(rename = "cniVersion", borrow, default)]
+    #[serde(rename = "cniVersion", borrow, default, deserialize_with = "even_null")]
     version: Option<&'a RawValue>,
     #[serde(borrow, default)]
     ips: Option<Vec<Address<'a>>>,
@@ -108,6 +108,11 @@ struct Shape<'a> {
     ip4: Option<OldAddress<'a>>,
     #[serde(borrow, default)]
     ip6: Option<OldAddress<'a>>,
+}
+
+/// The bytes of a value, none only when its key is absent.
+fn even_null<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(value).map(Some)
 }
 
 /// An entry of `ips`, from 0.3.0 on.
