@@ -41,9 +41,13 @@ fn call(verb: &str) -> CniCall {
 /// The code, message and details of a failure.
 #[track_caller]
 fn failure(call: &CniCall) -> (u64, String, String) {
-    let error = call.fail().unwrap();
+    let error = call.fail().expect("a failure");
     let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
-    (error["code"].as_u64().unwrap(), text("msg"), text("details"))
+    (
+        error["code"].as_u64().expect("a code"),
+        text("msg"),
+        text("details"),
+    )
 }
 
 #[track_caller]
