@@ -1,13 +1,17 @@
 //! Every kind of answer an API server, or what stands in its place, gives to `get pod`: its class, its message, and
 //! whether the pod's annotations may decide instead.
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
 use evergreen_cni::kube::Class;
-use evergreen_test_support::api::{Answer, Framing, Pace};
+use evergreen_test_support::{
+    api::{Answer, Framing, Pace},
+    run::{CniCall, CniReply, binary},
+};
 use serde_json::json;
 
 use crate::node::{ACCOUNT, Node, POD};
@@ -311,6 +315,27 @@ fn troubles() -> Vec<Row> {
     ]
 }
 
+/// What a server asks for and does not get: more time than there is, or what is no time.
+fn odd_pauses() -> Vec<Row> {
+    let busy = |after: &str| Answer::text(503, "later\n").with_header("Retry-After", after);
+    vec![
+        ("an hour", busy("3600"), Class::Server, "(503: later)"),
+        ("a negative time", busy("-1"), Class::Server, "(503: later)"),
+        (
+            "a date",
+            busy("Wed, 21 Oct 2026 07:28:00 GMT"),
+            Class::Server,
+            "(503: later)",
+        ),
+        (
+            "an endless time",
+            busy("99999999999999999999999"),
+            Class::Server,
+            "(503: later)",
+        ),
+    ]
+}
+
 fn check(node: &Node, row: &Row, within: Duration) {
     let (what, answer, class, says) = row;
     let token = node.rotate();
@@ -351,7 +376,7 @@ fn a_trouble_is_asked_again_until_the_deadline_and_then_told() {
     let deadline = Duration::from_secs(1);
     // Each on a node of its own, all at once: nearly all of the time is pauses.
     thread::scope(|scope| {
-        for row in troubles() {
+        for row in troubles().into_iter().chain(odd_pauses()) {
             scope.spawn(move || {
                 let node = Node::new();
                 let start = Instant::now();
@@ -382,6 +407,42 @@ fn a_trouble_that_passes_costs_no_call() {
         node.api.set_answer_times("GET", POD, answer, 1);
         node.ask().unwrap_or_else(|e| panic!("{what}: {e}"));
     }
+}
+
+/// The plugin itself, told to say all it can.
+fn call(node: &Node, verb: &str) -> CniReply {
+    let netconf = json!({"cniVersion": "1.1.0", "name": "linkerd-cni", "type": "linkerd-cni", "log_level": "debug",
+        "kubernetes": {"kubeconfig": node.path("kubeconfig")}, "evergreen": {"deadline-seconds": 1},
+        "prevResult": {"cniVersion": "1.1.0", "interfaces": [], "ips": []}});
+    let call = CniCall::new(binary("evergreen-cni"), verb, "/var/run/netns/none").pod("shop", "web-0");
+    call.netconf(&netconf).run().expect("the plugin runs")
+}
+
+#[test]
+fn the_plugin_prints_no_part_of_a_secret_whatever_is_answered() {
+    thread::scope(|scope| {
+        for (what, answer, _, _) in refusals().into_iter().chain(troubles()) {
+            scope.spawn(move || {
+                let node = Node::new();
+                let token = node.rotate();
+                let pair = node.pki.ca.client("system:node:node1", &[]);
+                let user = json!({"tokenFile": "token", "client-certificate-data": STANDARD.encode(&pair.certificate),
+                    "client-key-data": STANDARD.encode(&pair.key)});
+                node.write_kubeconfig(&node.with_user(user));
+                node.api.set_answer("GET", POD, answer);
+                let reply = call(&node, "ADD");
+                assert_eq!(reply.exit_code, Some(1), "{what}: {reply:?}");
+                let error = reply.document().unwrap();
+                assert!(error["msg"].as_str().unwrap().contains("get pod shop/web-0"), "{what}: {error}");
+                let said = format!("{}{}", reply.stdout, reply.stderr);
+                let key = STANDARD.encode(&pair.key);
+                let key_lines = pair.key.lines().filter(|l| !l.starts_with('-'));
+                for secret in token.split('.').chain(key_lines).chain([key.as_str()]) {
+                    assert!(!said.contains(secret), "{what}: {said}");
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -8,7 +8,7 @@ use evergreen_cni::kube::Class;
 use evergreen_test_support::pki::{Authority, CURRENT, EXPIRED};
 use serde_json::json;
 
-use crate::node::{Node, POD};
+use crate::node::{ACCOUNT, Node, POD};
 
 #[test]
 fn a_token_that_was_replaced_is_used_by_the_next_call() {
@@ -37,6 +37,17 @@ fn white_space_around_a_token_does_not_matter() {
     ] {
         node.write("token", &written);
         node.ask().unwrap_or_else(|e| panic!("{written:?}: {e}"));
+    }
+}
+
+#[test]
+fn a_token_of_any_length_is_sent_whole() {
+    let node = Node::new();
+    for length in [8 << 10, 40 << 10, 200 << 10] {
+        let token = "t".repeat(length);
+        node.api.accept_token(&token, ACCOUNT);
+        node.write("token", &token);
+        node.ask().unwrap_or_else(|e| panic!("{length}: {e}"));
     }
 }
 

@@ -59,6 +59,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(kubeconfig: &Kubeconfig, material: Material, log: Log) -> Result<Self, Error> {
+        let headers = headers(kubeconfig, &material)?;
         let tls = Tls::new(kubeconfig, &material, log)?;
         let stage = Arc::new(Stage::default());
         let server = &kubeconfig.server;
@@ -73,9 +74,9 @@ impl Session {
                     stage: Arc::clone(&stage),
                 });
         Ok(Self {
-            agent: Agent::with_parts(config(kubeconfig)?, connector, Names),
+            agent: Agent::with_parts(config(kubeconfig, &headers)?, connector, Names),
             base: server.to_string(),
-            headers: headers(kubeconfig, &material)?,
+            headers,
             stage,
             presented: tls.presented,
             bundle: tls.bundle,
@@ -137,7 +138,12 @@ pub(super) fn for_connecting(left: Duration) -> Duration {
     left / 2
 }
 
-fn config(kubeconfig: &Kubeconfig) -> Result<Config, Error> {
+fn config(kubeconfig: &Kubeconfig, headers: &[(HeaderName, HeaderValue)]) -> Result<Config, Error> {
+    // The head of a request has to fit as a whole, and some tokens take tens of kilobytes.
+    let head: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4)
+        .sum();
     let proxy = match &kubeconfig.proxy {
         Some(url) => {
             let proxy = std::str::from_utf8(url.reveal())
@@ -156,7 +162,7 @@ fn config(kubeconfig: &Kubeconfig) -> Result<Config, Error> {
         .user_agent(concat!("evergreen-cni/", env!("CARGO_PKG_VERSION")))
         .accept("application/json")
         .input_buffer_size(BUFFER)
-        .output_buffer_size(BUFFER)
+        .output_buffer_size(BUFFER + head)
         .max_idle_connections(1)
         .build())
 }

@@ -67,7 +67,7 @@ pub(super) fn parse(url: &str) -> Result<Server, String> {
         );
     }
     let wrong = || format!("server {url:?} is not a URL such as https://10.96.0.1:443");
-    if path.contains(['?', '#', ' ']) || url.contains(|c: char| c.is_control()) {
+    if path.contains(['?', '#']) || !url.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(wrong());
     }
     let (host, port) = split(authority).ok_or_else(wrong)?;
@@ -155,6 +155,8 @@ mod tests {
             "ftp://x",
             "https://a b",
             "https://x:0",
+            "https://x/ü",
+            "https://x/a b",
             "https://x:70000",
             "https://x:1y",
             "https://[::1",
