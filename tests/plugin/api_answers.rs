@@ -464,6 +464,26 @@ fn annotations_may_decide_when_the_server_cannot_be_asked_and_not_when_it_has_an
 }
 
 #[test]
+fn every_framing_of_a_body_is_read() {
+    let node = Node::new();
+    let answer = Answer::json(200, &crate::node::pod("meshed"));
+    for framing in [
+        Framing::Go,
+        Framing::Length,
+        Framing::Chunked,
+        Framing::UntilClose,
+    ] {
+        node.api.clear_answers();
+        node.api
+            .set_answer("GET", POD, answer.clone().with_framing(framing));
+        node.ask().unwrap_or_else(|e| panic!("{framing:?}: {e}"));
+    }
+    node.api.clear_answers();
+    node.api.set_answer("GET", POD, answer.closing());
+    node.ask().unwrap();
+}
+
+#[test]
 fn a_pod_of_three_megabytes_is_read() {
     let node = Node::new();
     let mut pod = crate::node::pod("meshed");

@@ -21,6 +21,7 @@ pub(super) struct Object<S> {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Metadata {
+    pub(super) name: Option<String>,
     pub(super) uid: Option<String>,
     pub(super) deletion_timestamp: Option<String>,
     pub(super) labels: Option<Strings>,
@@ -30,6 +31,15 @@ pub(super) struct Metadata {
 /// An object of this kind of the core group, or what the bytes are instead.
 pub(super) fn read<S: DeserializeOwned>(body: &[u8], kind: &str) -> Result<Object<S>, String> {
     let object: Object<S> = parse(body, kind)?;
+    // Without kind and version, what has a name is taken for what was asked for, as client-go does.
+    let name = object
+        .metadata
+        .as_ref()
+        .and_then(|m| m.name.as_deref())
+        .unwrap_or_default();
+    if object.kind.is_none() && object.api_version.is_none() && !name.is_empty() {
+        return Ok(object);
+    }
     same_kind(object.kind.as_deref(), object.api_version.as_deref(), kind, "v1")?;
     Ok(object)
 }

@@ -221,6 +221,13 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_may_leave_its_kind_unsaid() {
+        let pod = r#"{"metadata":{"name":"web-0","uid":"u"},"spec":{"containers":[{"name":"web"}]}}"#;
+        assert_eq!(read_pod(pod.as_bytes()).unwrap().containers[0].name, "web");
+        assert!(read_pod(br#"{"metadata":{},"status":"Failure"}"#).is_err());
+    }
+
+    #[test]
     fn what_is_no_pod_is_said_without_quoting_it() {
         for (body, cause) in [
             (

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    io::{Read, Write},
+    io::{self, Read, Write},
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -76,7 +76,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
         }
         self.stage.0.store(Stage::HANDSHAKE, Ordering::Relaxed);
         let connection = ClientConnection::new(Arc::clone(&self.config), self.name_for(details)?);
-        let mut connection = connection.map_err(|e| ureq::Error::Io(std::io::Error::other(e)))?;
+        let mut connection = connection.map_err(|e| ureq::Error::Io(io::Error::other(e)))?;
         let mut socket = TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time));
         socket.set_timeout(rest_of(details));
         while connection.is_handshaking() {
@@ -147,7 +147,12 @@ impl Transport for TlsTransport {
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         self.stream.sock.set_timeout(timeout);
-        let amount = self.stream.read(self.buffers.input_append_buf())?;
+        let amount = match self.stream.read(self.buffers.input_append_buf()) {
+            // Closed without TLS's goodbye: many servers do so at the end of an answer without a length, and Go takes
+            // it. An answer that was cut off shows all the same: by its length, its last chunk, or as no whole JSON.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+            other => other?,
+        };
         self.buffers.input_appended(amount);
         Ok(amount > 0)
     }

@@ -32,6 +32,8 @@ pub enum Framing {
     Chunked,
     /// Chunks, without the last one: the connection just ends.
     CutChunks,
+    /// Nothing: the body ends where the connection does, and TLS says no goodbye.
+    UntilClose,
 }
 
 /// When the bytes of an answer are sent.

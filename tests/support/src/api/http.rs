@@ -113,7 +113,7 @@ pub(crate) fn write(to: &mut impl Write, answer: &Answer) -> io::Result<Written>
     }
     let chunked = match answer.framing {
         Framing::Go => answer.body.len() > 2048,
-        Framing::Length => false,
+        Framing::Length | Framing::UntilClose => false,
         Framing::Chunked | Framing::CutChunks => true,
     };
     let mut head = format!("HTTP/1.1 {} {}\r\n", answer.status, reason(answer.status));
@@ -121,22 +121,30 @@ pub(crate) fn write(to: &mut impl Write, answer: &Answer) -> io::Result<Written>
         head += &format!("{name}: {value}\r\n");
     }
     head += "Audit-Id: 5f6c3a55-8a0f-4c0e-9d57-0c4e5bd0f7f1\r\nDate: Mon, 30 Nov 2026 00:00:00 GMT\r\n";
-    if answer.close || answer.framing == Framing::CutChunks {
+    let last = answer.close || matches!(answer.framing, Framing::CutChunks | Framing::UntilClose);
+    if last {
         head += "Connection: close\r\n";
     }
-    head += &match chunked {
-        true => "Transfer-Encoding: chunked\r\n\r\n".to_owned(),
-        false => format!("Content-Length: {}\r\n\r\n", answer.body.len()),
+    head += &match answer.framing {
+        Framing::UntilClose => "\r\n".to_owned(),
+        _ if chunked => "Transfer-Encoding: chunked\r\n\r\n".to_owned(),
+        _ => format!("Content-Length: {}\r\n\r\n", answer.body.len()),
     };
     let body = if chunked {
         chunks(&answer.body, answer.framing)
     } else {
         answer.body.clone()
     };
-    write_paced(to, head.into_bytes(), &body, answer)
+    write_paced(to, head.into_bytes(), &body, answer, last)
 }
 
-fn write_paced(to: &mut impl Write, mut head: Vec<u8>, body: &[u8], answer: &Answer) -> io::Result<Written> {
+fn write_paced(
+    to: &mut impl Write,
+    mut head: Vec<u8>,
+    body: &[u8],
+    answer: &Answer,
+    last: bool,
+) -> io::Result<Written> {
     let part = |bytes: usize| &body[..bytes.min(body.len())];
     let (written, then) = match answer.pace {
         Pace::StallAfter(bytes) => (part(bytes), Written::Stalled),
@@ -150,7 +158,7 @@ fn write_paced(to: &mut impl Write, mut head: Vec<u8>, body: &[u8], answer: &Ans
             }
             return Ok(Written::Whole);
         }
-        _ if answer.close || answer.framing == Framing::CutChunks => (body, Written::Last),
+        _ if last => (body, Written::Last),
         _ => (body, Written::Whole),
     };
     head.extend_from_slice(written);
