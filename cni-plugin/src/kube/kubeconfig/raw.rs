@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 /// `kind: Config`
 #[derive(Deserialize, Default)]
@@ -38,7 +39,7 @@ pub(super) struct Cluster {
 #[derive(Deserialize, Clone)]
 pub(super) struct Extension {
     pub(super) name: Option<String>,
-    pub(super) extension: Option<serde_json::Value>,
+    pub(super) extension: Option<Value>,
 }
 
 #[derive(Deserialize, Default)]
@@ -98,37 +99,54 @@ pub(super) struct Unreadable {
     column: usize,
 }
 
-/// Reads JSON, or else YAML, of which JSON is a part: the installer writes JSON, because it is read in a tenth of the
-/// time.
+/// Reads JSON, or else YAML by way of JSON, as client-go does: one reader then decides what a field may hold. The
+/// installer writes JSON, because it is read in a tenth of the time.
 pub(super) fn parse(text: &str) -> Result<Config, Unreadable> {
     let json = match serde_json::from_str(text) {
         Ok(config) => return Ok(config),
         Err(error) => error,
     };
-    let yaml = match serde_saphyr::from_str_with_options(text, serde_saphyr::options! { with_snippet: false })
-    {
-        Ok(config) => return Ok(config),
-        Err(error) => error,
-    };
-    if text.trim_start().starts_with('{') {
-        let what = match json.classify() {
-            serde_json::error::Category::Data => "has a field of another type than a kubeconfig's",
-            serde_json::error::Category::Eof => "ends too early",
-            _ => "is no JSON",
-        };
-        return Err(Unreadable {
-            what,
-            line: json.line(),
-            column: json.column(),
-        });
+    if text.trim_start().starts_with('{') && json.is_data() {
+        return Err(Unreadable::field(json.line(), json.column()));
     }
-    let place = yaml.location();
-    let number = |n: u64| usize::try_from(n).unwrap_or_default();
-    Err(Unreadable {
-        what: "is no YAML, or has a field of another type than a kubeconfig's",
-        line: place.map_or(0, |p| number(p.line())),
-        column: place.map_or(0, |p| number(p.column())),
-    })
+    let options = serde_saphyr::options! { with_snippet: false };
+    match serde_saphyr::from_str_with_options::<Value>(text, options) {
+        // The place would be one in a text that nobody has seen.
+        Ok(yaml) => serde_json::from_str(&yaml.to_string()).map_err(|_| Unreadable::field(0, 0)),
+        Err(_) if text.trim_start().starts_with('{') => {
+            let what = if json.is_eof() {
+                "ends too early"
+            } else {
+                "is no JSON"
+            };
+            Err(Unreadable {
+                what,
+                line: json.line(),
+                column: json.column(),
+            })
+        }
+        Err(error) => {
+            let number = |n: u64| usize::try_from(n).unwrap_or_default();
+            let place = error
+                .location()
+                .map_or((0, 0), |p| (number(p.line()), number(p.column())));
+            Err(Unreadable {
+                what: "is no YAML",
+                line: place.0,
+                column: place.1,
+            })
+        }
+    }
+}
+
+impl Unreadable {
+    fn field(line: usize, column: usize) -> Self {
+        Self {
+            what: "has a field of another type than a kubeconfig's",
+            line,
+            column,
+        }
+    }
 }
 
 impl fmt::Display for Unreadable {
