@@ -4,6 +4,7 @@ mod api_answers;
 mod api_failures;
 mod conformance;
 mod credentials;
+mod damaged;
 mod exec;
 mod iptables;
 mod iptables_failures;

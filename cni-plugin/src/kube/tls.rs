@@ -23,6 +23,7 @@ pub(super) use self::{
     verifier::Presented,
 };
 use super::{
+    clock,
     credentials::Material,
     error::{Class, Error},
     kubeconfig::Kubeconfig,
@@ -46,11 +47,10 @@ impl Tls {
         let (bundle, verifier) = match &material.bundle {
             Some((pem, from)) => {
                 let bundle = Bundle::parse(pem);
-                if bundle.skipped > 0 {
-                    log.warn(format_args!(
-                        "skipped={} of=ca-bundle file={from:?}",
-                        bundle.skipped
-                    ));
+                let ended = bundle.ended(clock::now());
+                if bundle.skipped + ended > 0 {
+                    let skipped = bundle.skipped;
+                    log.warn(format_args!("ca-bundle={from:?} skipped={skipped} ended={ended}"));
                 }
                 let roots = bundle.roots(from)?;
                 let verifier = verifier::of_bundle(roots, &bundle, &provider, &presented)?;

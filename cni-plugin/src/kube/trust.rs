@@ -2,7 +2,9 @@
 //!
 //! As in Go: blocks of other kinds, blocks that do not parse and text around them are skipped, and one good certificate
 //! is enough. Unlike in Go, what was skipped is counted and said, and two blocks glued together on one line
-//! (`-----END CERTIFICATE----------BEGIN CERTIFICATE-----`, which a careless `cat` makes) are both read.
+//! (`-----END CERTIFICATE----------BEGIN CERTIFICATE-----`, which a careless `cat` makes) are both read. And an authority
+//! past its end still counts, since webpki looks at no dates of a trust anchor: what it signed must hold by itself. That
+//! is said in the log.
 
 use std::{fmt::Write, fs, path::Path};
 
@@ -91,6 +93,12 @@ impl Bundle {
             return Err(Error::new(Class::Trust, message));
         }
         Ok(roots)
+    }
+
+    /// How many of its authorities have ended.
+    pub(super) fn ended(&self, now: i64) -> usize {
+        let certificates = self.certificates.iter().filter_map(|der| Certificate::read(der));
+        certificates.filter(|c| c.not_after < now).count()
     }
 
     /// What it holds, for a message: `"kubernetes" (until 2035-01-01T00:00:00Z) and 1 more`.

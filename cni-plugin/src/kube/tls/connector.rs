@@ -25,9 +25,16 @@ impl Stage {
     const REQUEST: u8 = 2;
     const BODY: u8 = 3;
 
-    /// Called before a request that may need a new connection.
+    /// Called before a request. After a whole answer there is a connection to go on with; if it turns out to be closed,
+    /// connecting anew corrects this.
     pub(in crate::kube) fn begin(&self) {
-        self.0.store(Self::CONNECTING, Ordering::Relaxed);
+        let connected = self.0.load(Ordering::Relaxed) == Self::BODY;
+        let stage = if connected {
+            Self::REQUEST
+        } else {
+            Self::CONNECTING
+        };
+        self.0.store(stage, Ordering::Relaxed);
     }
 
     /// Called when the head of the answer is there.

@@ -1,0 +1,89 @@
+//! Damaged input of every kind is an error, and never a panic: a panic in a CNI plugin is a pod that never starts.
+
+use std::path::Path;
+
+use evergreen_cni::kube::{Kubeconfig, claims::Claims, trust::Bundle};
+use evergreen_test_support::pki::Authority;
+
+const YAML: &str = "
+apiVersion: v1
+kind: Config
+clusters: [{name: local, cluster: {server: 'https://10.96.0.1:443', certificate-authority-data: YWJj}}]
+users:
+- name: u
+  user: &user
+    tokenFile: token
+    as-user-extra: {a: [b, c]}
+    as: \"x\\u00e4\"
+contexts:
+- name: linkerd-cni-context
+  context: {cluster: local, user: u}
+current-context: |
+  linkerd-cni-context
+";
+
+/// Numbers that look random and are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap_or_default() % limit.max(1)
+    }
+}
+
+/// Variants of a text: cut, with bytes changed, with a part doubled or taken out.
+fn damage(text: &[u8], count: usize, mut each: impl FnMut(&[u8])) {
+    const ODD: &[u8] = b"\0\t\n\r !\"#%&'*,-.:;<>?@[]`{|}~0\x7f\x80\xc3\xff";
+    let mut numbers = Numbers(count as u64);
+    for _ in 0..count {
+        let mut variant = text.to_vec();
+        for _ in 0..=numbers.below(3) {
+            let (a, b) = (numbers.below(variant.len()), numbers.below(variant.len()));
+            let (from, to) = (a.min(b), a.max(b));
+            match numbers.below(4) {
+                0 => variant.truncate(to),
+                1 if !variant.is_empty() => variant[from] = ODD[numbers.below(ODD.len())],
+                2 => drop(variant.drain(from..to)),
+                _ => {
+                    let part = variant[from..to].to_vec();
+                    variant.splice(from..from, part);
+                }
+            }
+        }
+        each(&variant);
+    }
+}
+
+#[test]
+fn a_damaged_kubeconfig_is_never_a_panic() {
+    let json = r#"{"kind":"Config","clusters":[{"name":"l","cluster":{"server":"https://[::1]:6443","tls-server-name":"x"}}],
+        "users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"c","interactiveMode":"Never"}}}],
+        "contexts":[{"name":"c","context":{"cluster":"l","user":"u"}}],"current-context":"c"}"#;
+    for text in [YAML, json] {
+        Kubeconfig::parse(text, Path::new("/x")).expect("the whole one is good");
+        damage(text.as_bytes(), 4000, |variant| {
+            let _ = Kubeconfig::parse(&String::from_utf8_lossy(variant), Path::new("/x"));
+        });
+    }
+}
+
+#[test]
+fn a_damaged_bundle_is_never_a_panic() {
+    let pem = format!("{}{}", Authority::new("a").pem(), Authority::new("b").pem());
+    damage(pem.as_bytes(), 4000, |variant| {
+        let _ = Bundle::parse(variant);
+    });
+}
+
+#[test]
+fn a_damaged_token_is_never_a_panic() {
+    let token = "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOlsiYSJdLCJleHAiOjEsImt1YmVybmV0ZXMuaW8iOnsicG9kIjp7Im5hbWUiOiJwIn19fQ.c2ln";
+    assert!(Claims::read(token.as_bytes()).is_some());
+    damage(token.as_bytes(), 4000, |variant| {
+        let _ = Claims::read(variant);
+    });
+}
