@@ -8,6 +8,7 @@ mod damaged;
 mod exec;
 mod iptables;
 mod iptables_failures;
+mod killed;
 mod kubeconfig;
 mod names;
 mod nft;

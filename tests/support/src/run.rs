@@ -1,5 +1,9 @@
 //! Our binaries, started as a runtime starts them: a clean environment, stdin from a pipe, stdout and stderr kept.
 
+mod sys;
+mod trace;
+
+pub use self::trace::{Followed, Kill};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::{
