@@ -9,7 +9,15 @@ use std::{
 };
 
 use evergreen_cni::kube::Class;
-use evergreen_test_support::run::{CniCall, binary};
+use evergreen_test_support::{
+    pki::{CURRENT, Pair},
+    run::{CniCall, binary},
+};
+use rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
 use serde_json::{Value, json};
 
 use crate::node::Node;
@@ -87,6 +95,53 @@ fn socks(client: &mut BufReader<TcpStream>) -> io::Result<(String, String)> {
     Ok((target.clone(), target))
 }
 
+/// The same proxy behind TLS: what comes in on an address of its own is handed on to it in the clear.
+fn behind_tls(proxy: &Proxy, pair: &Pair) -> SocketAddr {
+    let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes())
+        .flatten()
+        .collect();
+    let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).expect("a key as PEM");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("TLS versions the provider has")
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .expect("a certificate that fits its key");
+    let (config, proxy) = (Arc::new(config), proxy.address);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listen on loopback");
+    let address = listener.local_addr().expect("a bound address");
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let connection = ServerConnection::new(Arc::clone(&config)).expect("a TLS connection");
+            thread::spawn(move || pump(StreamOwned::new(connection, client), TcpStream::connect(proxy)?));
+        }
+    });
+    address
+}
+
+/// Copies both ways, in turns, until one side ends.
+fn pump(mut client: StreamOwned<ServerConnection, TcpStream>, mut server: TcpStream) -> io::Result<()> {
+    let turn = Some(Duration::from_millis(2));
+    client.sock.set_read_timeout(turn)?;
+    server.set_read_timeout(turn)?;
+    let mut buffer = [0; 16 << 10];
+    let waits = |e: &io::Error| matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+    loop {
+        match client.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) => server.write_all(&buffer[..n])?,
+            Err(e) if waits(&e) => {}
+            Err(e) => return Err(e),
+        }
+        match server.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(n) => client.write_all(&buffer[..n])?,
+            Err(e) if waits(&e) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
 fn through(node: &Node, url: &str) -> Value {
     json!({"server": node.api.url(), "certificate-authority": "ca.crt", "proxy-url": url})
 }
@@ -115,16 +170,27 @@ fn an_http_proxy_is_asked_to_connect_and_sees_no_token() {
 #[test]
 fn the_server_keeps_its_own_name_behind_a_proxy() {
     let node = Node::new();
-    let by_name = node
-        .pki
-        .ca
-        .server_for(&["api.example.org"], evergreen_test_support::pki::CURRENT);
+    let by_name = node.pki.ca.server_for(&["api.example.org"], CURRENT);
     node.api.use_certificate(&by_name, node.pki.ca.pem());
     let proxy = Proxy::start(http);
     let mut cluster = through(&node, &format!("http://{}", proxy.address));
     cluster["tls-server-name"] = "api.example.org".into();
     node.write_kubeconfig(&node.with_cluster(cluster));
     node.ask().unwrap();
+}
+
+#[test]
+fn a_proxy_behind_tls_goes_by_its_own_name_and_the_server_by_another() {
+    let node = Node::new();
+    let by_name = node.pki.ca.server_for(&["api.example.org"], CURRENT);
+    node.api.use_certificate(&by_name, node.pki.ca.pem());
+    let proxy = Proxy::start(http);
+    let address = behind_tls(&proxy, &node.pki.ca.server_for(&["127.0.0.1"], CURRENT));
+    let mut cluster = through(&node, &format!("https://{address}"));
+    cluster["tls-server-name"] = "api.example.org".into();
+    node.write_kubeconfig(&node.with_cluster(cluster));
+    node.ask().unwrap();
+    assert_eq!(proxy.asked().len(), 1);
 }
 
 #[test]
