@@ -1,7 +1,7 @@
 //! Questions to the API server, within one deadline.
 //!
-//! Every question goes through [`Client::ask`]: it asks, and on a failure either reads the files again (the token was
-//! replaced, or the authority, after we had read it), pauses and asks again, or gives up, as [`super::retry`] says.
+//! Every question goes through one function, `ask`: it asks, and on a failure either reads the files again (the token was
+//! replaced, or the authority, after we had read it), pauses and asks again, or gives up, as `retry.rs` says.
 
 use std::{
     fs,
@@ -199,16 +199,13 @@ impl Client {
                     }
                 }
                 Next::ReadAgain | Next::GiveUp => {
-                    // That the time ran out is no news after a failure that had a cause.
-                    let error = match told {
-                        Some(told) if error.class == Class::Timeout => told,
-                        _ => self.explain(error),
-                    };
-                    let error = if asked > 1 {
-                        let passed = self.began.elapsed().as_secs_f64();
-                        error.and(format_args!("asked {asked} times in {passed:.1}s"))
-                    } else {
-                        error
+                    let error = self.explain(error, told);
+                    let error = match asked {
+                        1 => error,
+                        _ => error.and(format_args!(
+                            "asked {asked} times in {:.1?}",
+                            self.began.elapsed()
+                        )),
                     };
                     return Err(error.while_doing(&self.said(request)));
                 }
@@ -228,15 +225,16 @@ impl Client {
         }
     }
 
-    /// Adds to a 401 what our credential says of itself: the server never says why.
-    fn explain(&self, error: Error) -> Error {
-        match error.class {
-            Class::Unauthorized => {
+    /// The failure to report: with an earlier cause, where all the last one says is that the time ran out; and a 401
+    /// with what our credential says of itself, since the server never says why.
+    fn explain(&self, last: Error, earlier: Option<Error>) -> Error {
+        match (last.class, earlier) {
+            (Class::Timeout, Some(earlier)) => earlier,
+            (Class::Unauthorized, _) => {
                 let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-                let why = self.session.material.why_refused(clock::now(), host.trim());
-                error.and(why)
+                last.and(self.session.material.why_refused(clock::now(), host.trim()))
             }
-            _ => error,
+            _ => last,
         }
     }
 
