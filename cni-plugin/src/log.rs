@@ -61,8 +61,10 @@ impl Log {
                 Level::Info => "info",
                 Level::Warn | Level::Off => "warn",
             };
-            // A runtime that has closed our stderr must not fail the call (`eprintln!` would panic).
-            let _ = writeln!(io::stderr(), "{} level={word} {line}", self.program);
+            // One write, so that lines of two processes do not mix. A runtime that has closed our stderr must not fail
+            // the call (`eprintln!` would panic).
+            let line = format!("{} level={word} {line}\n", self.program);
+            let _ = io::stderr().write_all(line.as_bytes());
         }
     }
 }

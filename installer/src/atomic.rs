@@ -45,7 +45,7 @@ pub fn replace_checked(
     let mut temporary = Temporary::beside(target)?;
     temporary.write(content, access)?;
     check(&temporary.path)?;
-    fs::rename(&temporary.path, target).context("rename into place")?;
+    temporary.rename_to(target)?;
     sync_directory_of(target)
 }
 
@@ -90,6 +90,7 @@ pub fn sync_directory_of(target: &Path) -> Result<()> {
 struct Temporary {
     path: PathBuf,
     file: File,
+    renamed: bool,
 }
 
 impl Temporary {
@@ -104,7 +105,11 @@ impl Temporary {
             .with_context(|| format!("create a temporary file beside it ({})", path.display()))?;
         // Nobody else knows the name, so this cannot wait; a filesystem without locks only loses the sweeping.
         let _ = file.try_lock();
-        Ok(Self { path, file })
+        Ok(Self {
+            path,
+            file,
+            renamed: false,
+        })
     }
 
     fn write(&mut self, mut content: impl Read, access: Access<'_>) -> Result<()> {
@@ -129,6 +134,12 @@ impl Temporary {
         Ok(())
     }
 
+    fn rename_to(&mut self, target: &Path) -> Result<()> {
+        fs::rename(&self.path, target).context("rename into place")?;
+        self.renamed = true;
+        Ok(())
+    }
+
     fn look_like(&self, other: &Path) -> Result<()> {
         let other = File::open(other).context("read the permissions to keep")?;
         let wanted = other.metadata().context("read the permissions to keep")?;
@@ -149,8 +160,10 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After the rename there is nothing under this name, and that is fine.
-        let _ = fs::remove_file(&self.path);
+        if !self.renamed {
+            // What cannot be removed now is swept later.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -83,6 +83,9 @@ pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report)
 /// Takes our entry out of every file; files that were replaced come back as they were.
 pub fn take_away(place: &Place, report: &mut Report) {
     atomic::sweep(place.net_dir.here());
+    if !place.net_dir.here().exists() {
+        return;
+    }
     match survey::look(&place.net_dir) {
         Ok(found) => {
             for candidate in &found {

@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use crate::node::{CALICO, Node};
+use crate::node::{CALICO, Node, settle};
 
 #[test]
 fn d26_a_wrong_configuration_fails_before_the_node_is_touched() {
@@ -127,7 +127,7 @@ fn d1_d2_invalid_neighbours_are_named_and_do_not_keep_us_from_the_good_one() {
         let node = Node::new()
             .with_network("20-calico.conflist", CALICO)
             .with_network(name, content);
-        settle(&node, name);
+        settle(&node.net(name));
         let log = node.succeed(&["once"]);
         assert!(node.has_entry("20-calico.conflist"), "{name}: {log}");
         assert_eq!(fs::read(node.net(name)).unwrap(), content, "{name}");
@@ -138,17 +138,6 @@ fn d1_d2_invalid_neighbours_are_named_and_do_not_keep_us_from_the_good_one() {
             CALICO
         );
     }
-}
-
-/// Makes a file as old as one that nobody is writing any more.
-fn settle(node: &Node, name: &str) {
-    let an_hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
-    fs::File::options()
-        .append(true)
-        .open(node.net(name))
-        .unwrap()
-        .set_modified(an_hour_ago)
-        .unwrap();
 }
 
 #[test]

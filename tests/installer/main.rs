@@ -7,6 +7,7 @@
 mod bad_input;
 mod cluster;
 mod conflists;
+mod crash;
 mod credentials;
 mod ending;
 mod follow;

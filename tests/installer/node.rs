@@ -9,7 +9,7 @@ use std::{
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use evergreen_test_support::kubelet::Volume;
@@ -96,6 +96,17 @@ impl Node {
             .with("EVERGREEN_WAIT_SECONDS", "0")
             .with("EVERGREEN_ADMIN_PORT", "off")
             .with("EVERGREEN_TOKEN_SOURCE", "copy")
+    }
+
+    /// The same node seen from itself: what is written into its files are paths that lead there. The plugin is to be put
+    /// into the image by the test.
+    pub fn at_its_own_paths(self) -> Self {
+        fs::remove_file(self.path("image/evergreen-cni")).unwrap();
+        let below = |name: &str| self.path(name).to_str().unwrap().to_owned();
+        let (bin, net) = (below("host/opt/cni/bin"), below("host/etc/cni/net.d"));
+        self.with("CONTAINER_MOUNT_PREFIX", "")
+            .with("DEST_CNI_BIN_DIR", &bin)
+            .with("DEST_CNI_NET_DIR", &net)
     }
 
     /// With a variable of the installer set.
@@ -358,6 +369,17 @@ pub fn entry() -> Value {
     entry["kubernetes"]["kubeconfig"] = json!("/etc/cni/net.d/ZZZ-linkerd-cni-kubeconfig");
     entry["capabilities"] = json!({"io.kubernetes.cri.pod-annotations": true});
     entry
+}
+
+/// Makes a file as old as one that nobody is writing any more.
+pub fn settle(path: &Path) {
+    let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
+    File::options()
+        .append(true)
+        .open(path)
+        .unwrap()
+        .set_modified(an_hour_ago)
+        .unwrap();
 }
 
 /// The mode of a file.

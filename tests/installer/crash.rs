@@ -1,0 +1,378 @@
+//! The installer killed at every system call that changes the node: whatever is left, real libcni starts and stops a pod on
+//! it, and one fresh run makes it right.
+//!
+//! `strace` lists the calls of an undisturbed run and then kills a run at the entry of each of them, so that every state
+//! between two calls is seen. `cnitool` is libcni's own tool.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::Write,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::Mutex,
+    thread,
+};
+
+use crate::node::{CALICO, Node, settle};
+
+const CHANGING: [&str; 14] = [
+    "openat",
+    "write",
+    "fchmod",
+    "fchown",
+    "fsetxattr",
+    "fsync",
+    "rename",
+    "renameat",
+    "renameat2",
+    "unlink",
+    "unlinkat",
+    "mkdir",
+    "mkdirat",
+    "rmdir",
+];
+
+/// What a neighbour's plugin says to every verb: a result for ADD, nothing worth reading else.
+const NEIGHBOUR: &str = "#!/bin/sh\ncat >/dev/null\n\
+    [ \"$CNI_COMMAND\" = ADD ] && echo '{\"cniVersion\":\"0.3.1\",\"interfaces\":[],\"ips\":[]}'\nexit 0\n";
+
+/// What stands for our plugin: it does for ADD what ours must do before anything else, and fails if it cannot. Small, since
+/// it is copied a thousand times.
+const PLUGIN: &str = r#"#!/bin/sh
+if [ "$CNI_COMMAND" = VERSION ]; then
+  echo '{"cniVersion":"1.0.0","supportedVersions":["0.3.1","1.0.0"]}'
+  exit
+fi
+[ "$CNI_COMMAND" = ADD ] || exit 0
+path() { sed -n "s,.*\"$1\": *\"\([^\"]*\)\".*,\1,p" | head -n 1; }
+kubeconfig=$(path kubeconfig)
+for file in "$kubeconfig" "$(path tokenFile < "$kubeconfig")" "$(path certificate-authority < "$kubeconfig")"; do
+  [ -s "$file" ] && continue
+  echo "{\"cniVersion\":\"0.3.1\",\"code\":100,\"msg\":\"nothing in $file\"}"
+  exit 1
+done
+echo '{"cniVersion":"0.3.1","interfaces":[],"ips":[]}'
+"#;
+
+const SINGLE: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","type":"calico"}"#;
+
+/// A way through the installer's life.
+struct Scenario {
+    name: &'static str,
+    /// Brings a fresh node to where it begins.
+    before: fn(&Node),
+    command: &'static str,
+    /// The network works where it begins, so it must work wherever it is cut short.
+    works: bool,
+}
+
+const SCENARIOS: [Scenario; 7] = [
+    Scenario {
+        name: "install",
+        before: |node| network(node, "10-calico.conflist", CALICO),
+        command: "once",
+        works: true,
+    },
+    Scenario {
+        name: "install over a single plugin",
+        before: |node| network(node, "10-calico.conf", SINGLE),
+        command: "once",
+        works: true,
+    },
+    Scenario {
+        name: "heal",
+        before: damaged,
+        command: "once",
+        works: true,
+    },
+    Scenario {
+        name: "heal a spoilt list of ours",
+        before: spoilt,
+        command: "once",
+        works: false,
+    },
+    Scenario {
+        name: "upgrade",
+        before: older,
+        command: "once",
+        works: true,
+    },
+    Scenario {
+        name: "removal",
+        before: |node| {
+            network(node, "10-calico.conflist", CALICO);
+            node.succeed(&["once"]);
+        },
+        command: "uninstall",
+        works: true,
+    },
+    Scenario {
+        name: "removal that brings a single plugin back",
+        before: |node| {
+            network(node, "10-calico.conf", SINGLE);
+            node.succeed(&["once"]);
+        },
+        command: "uninstall",
+        works: true,
+    },
+];
+
+fn network(node: &Node, name: &str, content: &str) {
+    fs::write(node.net(name), content).unwrap();
+}
+
+fn damaged(node: &Node) {
+    network(node, "10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    network(node, "10-calico.conflist", CALICO);
+    fs::remove_file(node.bin("linkerd-cni")).unwrap();
+    fs::write(node.net("linkerd-cni.evergreen/token"), "").unwrap();
+    fs::set_permissions(
+        node.net("ZZZ-linkerd-cni-kubeconfig"),
+        fs::Permissions::from_mode(0o644),
+    )
+    .unwrap();
+}
+
+fn spoilt(node: &Node) {
+    network(node, "10-calico.conf", SINGLE);
+    node.succeed(&["once"]);
+    fs::write(node.net("10-calico.conflist"), "").unwrap();
+    settle(&node.net("10-calico.conflist"));
+}
+
+fn older(node: &Node) {
+    network(node, "10-calico.conflist", CALICO);
+    let older = node.path("older");
+    fs::create_dir(&older).unwrap();
+    executable(
+        &older.join("evergreen-cni"),
+        &format!("{PLUGIN}# an older build\n"),
+    );
+    let netconf =
+        r#"{"type":"linkerd-cni","kubernetes":{"kubeconfig":"__KUBECONFIG_FILEPATH__"},"linkerd":{}}"#;
+    let older = older.to_str().unwrap();
+    node.succeed(&[
+        "once",
+        "--container-cni-bin-dir",
+        older,
+        "--cni-network-config",
+        netconf,
+    ]);
+}
+
+/// A node whose directories are where the plugin looks for them: the paths in the files are true.
+fn node() -> Node {
+    let node = Node::new().at_its_own_paths();
+    executable(&node.path("image/evergreen-cni"), PLUGIN);
+    for name in ["calico", "portmap"] {
+        executable(&node.bin(name), NEIGHBOUR);
+    }
+    node
+}
+
+fn executable(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn no_kill_at_any_moment_leaves_a_node_whose_network_fails_and_one_run_repairs_all() {
+    let tool = |name: &str| which(name).unwrap_or_else(|| panic!("no {name} here: {}", how_to_get(name)));
+    let (strace, cnitool) = (tool("strace"), tool("cnitool"));
+    let points = Mutex::new(Vec::new());
+    for (i, scenario) in SCENARIOS.iter().enumerate() {
+        let found = kill_points(&strace, scenario);
+        assert!(found.len() > 5, "{}: only {found:?}", scenario.name);
+        points
+            .lock()
+            .unwrap()
+            .extend(found.into_iter().map(|point| (i, point)));
+    }
+    let total = points.lock().unwrap().len();
+    let right: Vec<_> = SCENARIOS.iter().map(undisturbed).collect();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let next = points.lock().unwrap().pop();
+                    let Some((i, (call, count))) = next else { break };
+                    kill_and_look(&strace, &cnitool, &SCENARIOS[i], &call, count, &right[i]);
+                }
+            });
+        }
+    });
+    let said = format!(
+        "crash matrix: {total} kill points in {} scenarios\n",
+        SCENARIOS.len()
+    );
+    std::io::stderr().write_all(said.as_bytes()).unwrap();
+}
+
+type Files = BTreeMap<PathBuf, (u32, String)>;
+
+/// The node as an undisturbed run leaves it.
+fn undisturbed(scenario: &Scenario) -> Files {
+    let node = node();
+    (scenario.before)(&node);
+    node.succeed(&[scenario.command]);
+    comparable(&node)
+}
+
+/// Every call of the run that changes something on the node, with its number among the calls of its name.
+fn kill_points(strace: &Path, scenario: &Scenario) -> Vec<(String, usize)> {
+    let node = node();
+    (scenario.before)(&node);
+    let trace = node.path("trace");
+    let output = traced(
+        strace,
+        &node,
+        scenario,
+        &[
+            "-o",
+            trace.to_str().unwrap(),
+            "-e",
+            &format!("trace={}", CHANGING.join(",")),
+        ],
+    );
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        scenario.name,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let (mut counts, mut points) = (BTreeMap::<String, usize>::new(), Vec::new());
+    let text = fs::read_to_string(&trace).unwrap();
+    // The first line is the installer's; the plugin that it runs has a number of its own.
+    let pid = text.split(' ').next().unwrap();
+    for line in text.lines().filter_map(|l| l.strip_prefix(pid)) {
+        let Some((call, arguments)) = line.trim().split_once('(') else {
+            continue;
+        };
+        let count = counts.entry(call.to_owned()).or_default();
+        *count += 1;
+        let changes = match call {
+            "openat" => arguments.contains("O_CREAT"),
+            "write" => !arguments.starts_with("2,"),
+            _ => true,
+        };
+        if changes {
+            points.push((call.to_owned(), *count));
+        }
+    }
+    points
+}
+
+fn kill_and_look(
+    strace: &Path,
+    cnitool: &Path,
+    scenario: &Scenario,
+    call: &str,
+    count: usize,
+    right: &Files,
+) {
+    let node = node();
+    (scenario.before)(&node);
+    let what = format!("{}: killed at {call} number {count}", scenario.name);
+    let inject = format!("inject={call}:signal=SIGKILL:when={count}");
+    let trace = node.path("trace");
+    let output = traced(
+        strace,
+        &node,
+        scenario,
+        &["-o", trace.to_str().unwrap(), "-e", &inject],
+    );
+    assert_eq!(
+        output.status.signal(),
+        Some(9),
+        "{what}: {} {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for verb in ["add", "del"].into_iter().filter(|_| scenario.works) {
+        let output = start_pod(cnitool, &node, verb);
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(
+            output.status.success(),
+            "{what}: then {verb} fails: {said}\n{}",
+            node.show()
+        );
+    }
+    node.succeed(&[scenario.command]);
+    let left = comparable(&node);
+    assert!(
+        left == *right,
+        "{what}: one fresh run does not repair it:\n{left:#?}\nwanted\n{right:#?}"
+    );
+}
+
+fn traced(strace: &Path, node: &Node, scenario: &Scenario, options: &[&str]) -> Output {
+    let installer = node.command(&[scenario.command]);
+    let mut command = Command::new(strace);
+    command
+        .args(["-f", "-qq"])
+        .args(options)
+        .arg(installer.get_program())
+        .args(installer.get_args())
+        .env_clear();
+    command.envs(
+        installer
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    command.output().unwrap()
+}
+
+fn start_pod(cnitool: &Path, node: &Node, verb: &str) -> Output {
+    let netns = node.path("netns");
+    Command::new(cnitool)
+        .args([verb, "k8s-pod-network", netns.to_str().unwrap()])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("NETCONFPATH", node.net(""))
+        .env("CNI_PATH", node.bin(""))
+        .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=c;K8S_POD_UID=u")
+        .env("CAP_ARGS", r#"{"io.kubernetes.cri.pod-annotations":{"kubernetes.io/config.source":"api"}}"#)
+        .output()
+        .unwrap()
+}
+
+/// Files below the node's root, without what differs from node to node.
+fn comparable(node: &Node) -> Files {
+    let root = node.path("");
+    let root = root.to_str().unwrap().trim_end_matches('/');
+    let files = node.snapshot().into_iter().map(|(path, (mode, content))| {
+        let path = path.strip_prefix(root).unwrap().to_path_buf();
+        let text = String::from_utf8_lossy(&content).replace(root, "ROOT");
+        (path, (mode, text))
+    });
+    files.collect()
+}
+
+fn which(name: &str) -> Option<PathBuf> {
+    let mut places: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+    places.extend(env::var_os("EVERGREEN_TOOLS").map(PathBuf::from));
+    places.extend(env::var_os("GOBIN").map(PathBuf::from));
+    places.extend(env::var_os("HOME").map(|home| Path::new(&home).join("go/bin")));
+    let test = env::current_exe().unwrap();
+    places.extend(test.ancestors().map(|dir| dir.join("tools")));
+    places
+        .into_iter()
+        .map(|place| place.join(name))
+        .find(|path| path.is_file())
+}
+
+fn how_to_get(name: &str) -> &'static str {
+    match name {
+        "cnitool" => {
+            "go install github.com/containernetworking/cni/cnitool@v1.3.0, or name its folder in EVERGREEN_TOOLS"
+        }
+        _ => "apt-get install strace",
+    }
+}
