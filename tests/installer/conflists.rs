@@ -37,6 +37,14 @@ fn before_and_after(before: &str, after: &str) {
         before == after || !node.net(before).exists(),
         "both files are there: {before}, {after}"
     );
+    // The neighbour writes its file again, and the entry comes back.
+    fs::write(node.net(before), fixture(before)).unwrap();
+    node.succeed(&["once"]);
+    assert_eq!(
+        String::from_utf8_lossy(&fs::read(node.net(after)).unwrap()),
+        shown,
+        "{before} healed"
+    );
     node.succeed(&["uninstall"]);
     assert_eq!(
         node.snapshot(),
@@ -62,9 +70,54 @@ fn flannel() {
 }
 
 #[test]
+fn kindnet() {
+    before_and_after("10-kindnet.conflist", "10-kindnet.conflist");
+}
+
+#[test]
+fn aws_vpc_cni() {
+    before_and_after("10-aws.conflist", "10-aws.conflist");
+}
+
+#[test]
+fn azure_cni() {
+    before_and_after("10-azure.conflist", "10-azure.conflist");
+}
+
+#[test]
+fn gke() {
+    before_and_after("10-gke-ptp.conflist", "10-gke-ptp.conflist");
+}
+
+#[test]
+fn weave() {
+    before_and_after("10-weave.conflist", "10-weave.conflist");
+}
+
+#[test]
+fn kube_router() {
+    before_and_after("10-kuberouter.conflist", "10-kuberouter.conflist");
+}
+
+#[test]
+fn multus() {
+    before_and_after("00-multus.conf", "00-multus.conflist");
+}
+
+#[test]
+fn canal() {
+    before_and_after("10-canal.conflist", "10-canal.conflist");
+}
+
+#[test]
+fn ovn_kubernetes() {
+    before_and_after("10-ovn-kubernetes.conf", "10-ovn-kubernetes.conflist");
+}
+
+#[test]
 fn d10_a_single_plugin_becomes_a_list_with_its_name_and_version_and_comes_back() {
-    before_and_after("10-kuberouter.conf", "10-kuberouter.conflist");
-    let node = Node::new().with_network("10-kuberouter.conf", fixture("10-kuberouter.conf"));
+    let single = r#"{"cniVersion":"1.0.0","name":"mynet","type":"bridge","ipam":{"type":"host-local"}}"#;
+    let node = Node::new().with_network("10-kuberouter.conf", single);
     fs::set_permissions(node.net("10-kuberouter.conf"), fs::Permissions::from_mode(0o640)).unwrap();
     let before = node.snapshot();
     node.succeed(&["once"]);
