@@ -111,6 +111,9 @@ fn put_in(
         return Ok(None);
     };
     let file = &candidate.file;
+    if rewrites.is_fight(file) {
+        report.notice(format_args!("{file}: {}", rewrites::cause_of_fight(network)));
+    }
     let changed = match network {
         Network::List { plugins } => edit::with_entry(text, plugins, entry),
         Network::Single { plugin } => Some(edit::list_from_single(text, plugin, entry)),
@@ -119,9 +122,6 @@ fn put_in(
         return Ok(Some(file.clone()));
     };
     let may_write = rewrites.may_write(file, report);
-    if rewrites.is_fight(file) {
-        report.notice(format_args!("{file}: {}", rewrites::cause_of_fight(network)));
-    }
     if !may_write {
         return Ok(None);
     }

@@ -13,6 +13,7 @@ mod ending;
 mod follow;
 mod help;
 mod leave;
+mod load;
 mod node;
 mod own_token;
 mod status;

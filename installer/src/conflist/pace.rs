@@ -53,8 +53,9 @@ impl Pace {
     }
 
     /// True when it has been rewritten so often that somebody must be undoing it.
-    pub fn is_fight(&self) -> bool {
-        self.fight_from.is_some()
+    pub fn is_fight(&self, now: Instant) -> bool {
+        let lately = |last: &Instant| now.duration_since(*last) < WINDOW;
+        self.fight_from.is_some() && self.written.back().is_some_and(lately)
     }
 
     /// Notes a rewrite.
