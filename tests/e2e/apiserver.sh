@@ -1,6 +1,7 @@
 #!/bin/bash
-# Runs on an API server, without a kubelet: the real one, or with API=standin the small one of the tests. Each argument names a file of tests/e2e/apiserver/ and the function in
-# it that is the run. Started by scripts/e2e inside a sandbox; $STATE, $ROOT, $TOOLS and $DIST are set.
+# Runs on an API server, without a kubelet: the real one, or with API=standin the small one of the tests. Each argument
+# names a file of tests/e2e/apiserver/ and the function in it that is the run. Started by scripts/e2e and scripts/demo
+# inside a sandbox; $STATE, $ROOT, $TOOLS and $DIST are set.
 # Times of ADD are those of the whole chain: bridge, host-local, portmap and ours, started by cnitool.
 # shellcheck disable=SC2034,SC2154 # variables that functions of lib/ read and set
 set -Eeuo pipefail

@@ -16,13 +16,38 @@
     value: {{ .Values.logLevel }}
   - name: EVERGREEN_ON_TERM
     value: {{ .Values.onTerm }}
-  {{- with .Values.conflist }}
+  - name: EVERGREEN_ON_TERM_UNSURE
+    value: {{ .Values.onTermUnsure }}
   - name: EVERGREEN_CONFLIST
+    value: {{ .Values.conflist }}
+  - name: EVERGREEN_DAEMONSET
+    value: {{ .Release.Name }}
+  - name: EVERGREEN_SERVICE_ACCOUNT
+    value: {{ .Release.Namespace }}/{{ include "evergreen.plugin" . }}
+  - name: EVERGREEN_TOKEN_SOURCE
+    value: {{ .Values.credential.source }}
+  - name: EVERGREEN_TOKEN_SECONDS
+    value: {{ .Values.credential.seconds | quote }}
+  {{- with .Values.credential.audience }}
+  - name: EVERGREEN_TOKEN_AUDIENCE
     value: {{ . }}
   {{- end }}
+  - name: EVERGREEN_ADMIN_PORT
+    value: {{ .Values.adminPort | quote }}
   - name: NODE_NAME
     valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
   {{- with .Values.extraEnv }}{{ toYaml . | nindent 2 }}{{ end }}
+  {{- if eq $.verb "run" }}
+  ports:
+  - {name: admin, containerPort: {{ .Values.adminPort }}}
+  livenessProbe:
+    httpGet: {path: /livez, port: admin}
+    initialDelaySeconds: 10
+  readinessProbe:
+    # Ready: all is in place, and the credential on the node has just been accepted.
+    httpGet: {path: /readyz, port: admin}
+    periodSeconds: 5
+  {{- end }}
   {{- include "evergreen.resources" .Values.resources | nindent 2 }}
   securityContext:
     {{- if .Values.privileged }}

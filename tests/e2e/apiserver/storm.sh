@@ -22,16 +22,20 @@ storm() {
   local cluster=$!
   run_adds "$STORM_ADDS"
   touch "$STATE/storm/over"
-  wait "$tokens" "$cluster" || fail "the storm itself broke down: see weather.log"
+  wait "$cluster" || fail "the storm itself broke down: see weather.log"
+  # Only now: the cluster's moves wait for what the installer gets by its token's volume.
+  touch "$STATE/storm/clear"
+  wait "$tokens" || fail "the renewals broke down: see weather.log"
   report_storm
   quiet_after_storm
   expect 0 "$(($(cat "$STATE/storm/stale") + $(stale_tokens)))" \
-    "serviceaccount_stale_tokens_total of the API server"
+    "serviceaccount_stale_tokens_total of the API server, over all its restarts"
   uninstall_from_node
   api DELETE /api/v1/namespaces/default/pods/storm '{"gracePeriodSeconds":0}' >/dev/null
 }
 
-# run_adds COUNT: each in a network namespace of its own, each followed by DEL. Fills `times` and `broken`.
+# run_adds COUNT: each in a network namespace of its own, each followed by DEL. Fills `times` and `broken`; the first
+# three failures are shown.
 run_adds() {
   local n
   times=()
@@ -40,7 +44,7 @@ run_adds() {
     ip netns add storm
     if ! cni add storm; then
       broken=$((broken + 1))
-      fail "ADD number $n: $reply $complaint" "$took"
+      [ "$broken" -gt 3 ] || fail "ADD number $n: $reply $complaint" "$took"
     elif [ -z "$(inside storm nft list tables)" ]; then
       broken=$((broken + 1))
       fail "ADD number $n succeeded, but there are no rules" "$took"
@@ -55,7 +59,7 @@ run_adds() {
 token_weather() {
   local uid token count=0
   uid=$(uid_of "/api/v1/namespaces/$OWN_NAMESPACE/pods/storm-install")
-  while [ ! -e "$STATE/storm/over" ]; do
+  while [ ! -e "$STATE/storm/clear" ]; do
     if token=$(mint "$OWN_NAMESPACE" evergreen-install "$(bound_to Pod storm-install "$uid" 3607)" 2>/dev/null); then
       publish "$VOLUME" "$token" "$STATE/pki/trust.crt" "$OWN_NAMESPACE"
       count=$((count + 1))
@@ -75,6 +79,8 @@ cluster_weather() {
     signing_key_moves_on "storm-key-$round"
     echo "$round" >"$STATE/storm/rounds"
     echo "$stale" >"$STATE/storm/stale"
+    # A moment without a restart, or the ADDs would spend the whole storm waiting for a server.
+    sleep 2
   done
 }
 
@@ -109,7 +115,7 @@ report_storm() {
   middle=${sorted[$((${#sorted[@]} / 2))]}
   rounds=$(cat "$STATE/storm/rounds")
   pass "came down: $(cat "$STATE/storm/tokens") token renewals, $rounds authorities, $rounds signing keys, $((2 * rounds)) restarts of the API server"
-  expect 0 "$broken" "${#times[@]} ADDs, failed"
+  expect 0 "$broken" "failures in ${#times[@]} ADDs"
   if [ "$slowest" -le $DEADLINE_MS ]; then
     pass "the slowest ADD (median: $middle ms)" "$slowest"
   else
@@ -126,6 +132,6 @@ quiet_after_storm() {
   api DELETE "/api/v1/namespaces/$OWN_NAMESPACE/pods/storm-install" '{"gracePeriodSeconds":0}' >/dev/null
   old_is_dead "$old" "the token bound to the deleted pod"
   run_adds 30
-  expect 0 "$broken" "${#times[@]} ADDs without an installer, failed"
+  expect 0 "$broken" "failures in ${#times[@]} ADDs without an installer"
   signal installer CONT
 }

@@ -18,10 +18,10 @@ fail() {
   printf '  FAIL  %8s  %s\n' "${2:+$2 ms}" "$1"
 }
 
-# expect WANTED SEEN TEXT [MILLISECONDS]: passes when both are the same; a failure shows both.
+# expect WANTED SEEN TEXT [MILLISECONDS]: passes when both are the same; a failure shows both. A wanted number is shown.
 expect() {
   if [ "$1" = "$2" ]; then
-    pass "$3" "${4:-}"
+    if [[ $1 =~ ^[0-9]+$ ]]; then pass "$3: $1" "${4:-}"; else pass "$3" "${4:-}"; fi
   else
     fail "$3: wanted '$1', saw '$2'" "${4:-}"
   fi
