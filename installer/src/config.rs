@@ -63,6 +63,8 @@ pub struct Config {
     pub audiences: Vec<String>,
     /// For how long it is asked, in seconds.
     pub token_seconds: u64,
+    /// Where the kubelet keeps its pods' volumes.
+    pub kubelet_dir: HostPath,
     /// The node's name, when it was given.
     pub node_name: Option<String>,
 }
@@ -76,6 +78,8 @@ pub enum TokenSource {
     Request,
     /// A copy of the pod's.
     Copy,
+    /// None: the kubelet's own volume on the host is used.
+    KubeletVolume,
 }
 
 /// Which networks get our entry.
@@ -162,6 +166,10 @@ impl Config {
             account: account(given.value("EVERGREEN_SERVICE_ACCOUNT"))?,
             audiences: list(given.value("EVERGREEN_TOKEN_AUDIENCE")),
             token_seconds: lifetime(given.value("EVERGREEN_TOKEN_SECONDS"))?,
+            kubelet_dir: HostPath::new(
+                Path::new(given.value("CONTAINER_MOUNT_PREFIX")),
+                absolute(given, "EVERGREEN_KUBELET_DIR")?,
+            ),
             node_name: Some(given.value("NODE_NAME").to_owned()).filter(|n| !n.is_empty()),
             port: port(given.value("EVERGREEN_ADMIN_PORT"))?,
             token_file,
@@ -203,7 +211,10 @@ impl TokenSource {
             "auto" => Self::Auto,
             "request" => Self::Request,
             "copy" => Self::Copy,
-            other => bail!("EVERGREEN_TOKEN_SOURCE is {other:?}: write `auto`, `request` or `copy`"),
+            "kubelet-volume" => Self::KubeletVolume,
+            other => bail!(
+                "EVERGREEN_TOKEN_SOURCE is {other:?}: write `auto`, `request`, `copy` or `kubelet-volume`"
+            ),
         })
     }
 }

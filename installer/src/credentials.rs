@@ -40,36 +40,67 @@ pub fn make_it_so(config: &Config, wanted: &Token, report: &mut Report) -> bool 
             &place.own_dir.join(leftover.file_name().unwrap_or_default()),
         );
     }
+    let (in_place, kind) = match wanted {
+        Token::Volume(_) => (remove_copies(place, report), Kind::KubeletVolume),
+        _ => keep_copies(config, wanted, report),
+    };
+    if !in_place {
+        return false;
+    }
+    keep(
+        &record_file(place),
+        Ok(record(place, wanted, kind)),
+        "token",
+        Path::new(""),
+        report,
+    );
+    report.credential = Some(on_node(config, wanted, kind));
+    // The kubeconfig last: it must not name what is not there.
+    let kubeconfig = Ok(kubeconfig(config, wanted).into_bytes());
+    keep(&place.kubeconfig, kubeconfig, "kubeconfig", Path::new(""), report)
+}
+
+/// Token and CA in our own directory.
+fn keep_copies(config: &Config, wanted: &Token, report: &mut Report) -> (bool, Kind) {
+    let place = &config.place;
     let source = Source::read(&config.token_file, &config.ca_file);
     let ca = source.ca.and_then(|ca| usable_ca(ca, &ca_file(place)));
     let ca = keep(&ca_file(place), ca, "ca", &config.ca_file, report);
     let kind = match wanted {
         Token::Minted(minted) => minted.kind,
         Token::Undecided => minted_before(config).map_or(Kind::Copy, |m| m.kind),
-        Token::Copy(_) => Kind::Copy,
+        Token::Copy(_) | Token::Volume(_) => Kind::Copy,
     };
     let token = match wanted {
         Token::Minted(minted) => Ok(minted.token.reveal().to_vec()),
         Token::Undecided if kind != Kind::Copy => fs::read(token_file(place).here()).context("read it"),
-        Token::Undecided if config.token_source == TokenSource::Request => Err(anyhow!(
-            "no token of the plugin's own yet, and EVERGREEN_TOKEN_SOURCE is request"
+        Token::Undecided if config.token_source != TokenSource::Auto => Err(anyhow!(
+            "there is none yet of the source that EVERGREEN_TOKEN_SOURCE names"
         )),
-        Token::Undecided | Token::Copy(_) => source.token,
+        Token::Undecided | Token::Copy(_) | Token::Volume(_) => source.token,
     };
     let token = keep(&token_file(place), token, "token", &config.token_file, report);
-    if token {
-        keep(
-            &record_file(place),
-            Ok(record(place, wanted, kind)),
-            "token",
-            Path::new(""),
-            report,
-        );
+    (ca && token, kind)
+}
+
+/// A copy that nobody uses is a secret that lies about.
+fn remove_copies(place: &Place, report: &mut Report) -> bool {
+    for file in [token_file(place), ca_file(place)] {
+        match atomic::remove(file.here()) {
+            Ok(true) => report.changed("removed", &file),
+            Ok(false) => {}
+            Err(error) => report.failed("token", &file, &error),
+        }
     }
-    report.credential = token.then(|| on_node(place, kind));
-    // The kubeconfig last: it must not name what is not there.
-    let kubeconfig = Ok(kubeconfig(config).into_bytes());
-    ca && token && keep(&place.kubeconfig, kubeconfig, "kubeconfig", Path::new(""), report)
+    true
+}
+
+/// Token and CA that the plugin uses, as this process can read them.
+pub fn in_use(config: &Config, wanted: &Token) -> [PathBuf; 2] {
+    match wanted {
+        Token::Volume(_) => [config.token_file.clone(), config.ca_file.clone()],
+        _ => [token_file(&config.place), ca_file(&config.place)].map(|f| f.here().to_path_buf()),
+    }
 }
 
 /// The pod's own token as it is now.
@@ -110,12 +141,12 @@ pub fn minted_before(config: &Config) -> Option<Minted> {
     (is_ours && same_audiences && same_node).then(|| Minted::new(Secret::new(token), kind, since, ends))
 }
 
-fn on_node(place: &Place, kind: Kind) -> Credential {
-    let read = |file: HostPath| fs::read(file.here()).unwrap_or_default();
-    let certificates = Bundle::parse(&read(ca_file(place))).certificates;
+fn on_node(config: &Config, wanted: &Token, kind: Kind) -> Credential {
+    let [token, ca] = in_use(config, wanted).map(|file| fs::read(file).unwrap_or_default());
+    let certificates = Bundle::parse(&ca).certificates;
     Credential {
         kind,
-        ends: Claims::read(&read(token_file(place))).and_then(|claims| claims.exp),
+        ends: Claims::read(&token).and_then(|claims| claims.exp),
         ca_ends: certificates
             .iter()
             .filter_map(|der| Certificate::read(der))
@@ -136,13 +167,13 @@ fn record(place: &Place, wanted: &Token, kind: Kind) -> Vec<u8> {
         .flatten();
     let because = match wanted {
         Token::Copy(because) => because,
-        Token::Minted(_) => "",
+        Token::Minted(_) | Token::Volume(_) => "",
         Token::Undecided => known.unwrap_or_default(),
     };
     let ends = match wanted {
         Token::Minted(minted) => Some(clock::rfc3339(minted.ends)),
         Token::Undecided => found["ends"].as_str().map(str::to_owned),
-        Token::Copy(_) => None,
+        Token::Copy(_) | Token::Volume(_) => None,
     };
     let record = json!({"kind": kind.word(), "because": because, "ends": ends});
     format!("{record:#}\n").into_bytes()
@@ -174,13 +205,11 @@ pub fn take_away(place: &Place, report: &mut Report) {
     }
 }
 
-/// Where the plugin's token is.
-pub fn token_file(place: &Place) -> HostPath {
+fn token_file(place: &Place) -> HostPath {
     place.own_dir.join("token")
 }
 
-/// Where its CA bundle is.
-pub fn ca_file(place: &Place) -> HostPath {
+fn ca_file(place: &Place) -> HostPath {
     place.own_dir.join("ca.crt")
 }
 
@@ -189,15 +218,22 @@ fn record_file(place: &Place) -> HostPath {
 }
 
 /// JSON, which is YAML too and which no reader can misunderstand. The names are those that linkerd-cni uses.
-fn kubeconfig(config: &Config) -> String {
+fn kubeconfig(config: &Config, wanted: &Token) -> String {
+    let (token, ca) = match wanted {
+        Token::Volume(volume) => (volume.token.clone(), volume.ca.clone()),
+        _ => {
+            let host = |file: HostPath| file.host().to_path_buf();
+            (host(token_file(&config.place)), host(ca_file(&config.place)))
+        }
+    };
     let value = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "local", "cluster": {
             "server": config.server,
-            "certificate-authority": ca_file(&config.place).host(),
+            "certificate-authority": ca,
         }}],
-        "users": [{"name": "linkerd-cni", "user": {"tokenFile": token_file(&config.place).host()}}],
+        "users": [{"name": "linkerd-cni", "user": {"tokenFile": token}}],
         "contexts": [{"name": "linkerd-cni-context", "context": {"cluster": "local", "user": "linkerd-cni"}}],
         "current-context": "linkerd-cni-context",
     });

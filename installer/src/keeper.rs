@@ -25,6 +25,7 @@ use crate::{
     credentials,
     status::{Review, Status},
     token::{self, Minted},
+    volume::{self, Volume},
 };
 
 /// How often the API server is asked about the node's credential when nothing changes.
@@ -40,6 +41,8 @@ pub enum Token {
     Undecided,
     /// This one.
     Minted(Minted),
+    /// None: the kubelet's own volume is used.
+    Volume(Volume),
     /// A copy of the pod's own, because of this: one of few reasons, so that a file that holds it seldom changes.
     Copy(&'static str),
 }
@@ -80,7 +83,7 @@ impl Keeper {
     pub fn new(config: &Config) -> Self {
         let token = match config.token_source {
             TokenSource::Copy => Token::Copy("EVERGREEN_TOKEN_SOURCE is copy"),
-            TokenSource::Auto | TokenSource::Request => Token::Undecided,
+            TokenSource::Auto | TokenSource::Request | TokenSource::KubeletVolume => Token::Undecided,
         };
         Self {
             state: Mutex::new(State { token, woken: false }),
@@ -104,12 +107,25 @@ impl Keeper {
     }
 }
 
-/// Asks for a token once, for an installer that does not stay.
-pub fn mint_once(config: &Config, log: Log) -> Arc<Keeper> {
+/// Decides once, for an installer that does not stay. It renews nothing, so the kubelet's own volume is the best there is.
+pub fn decide_once(config: &Config, log: Log) -> Token {
+    if config.token_source == TokenSource::Auto {
+        return volume::find(config).map_or_else(
+            |error| {
+                log.warn(format_args!(
+                    "token=copy, which nobody renews, because={:?}",
+                    format!("{error:#}")
+                ));
+                Token::Copy(
+                    "an installer that does not stay renews nothing, and the kubelet's volume was not found",
+                )
+            },
+            Token::Volume,
+        );
+    }
     let keeper = Arc::new(Keeper::new(config));
-    let mut work = Work::new(config.clone(), Arc::clone(&keeper), Arc::default(), None, log);
-    work.keep_token();
-    keeper
+    Work::new(config.clone(), Arc::clone(&keeper), Arc::default(), None, log).keep_token();
+    keeper.token()
 }
 
 /// The thread's own side.
@@ -169,13 +185,14 @@ impl Work {
 
     /// Sees to it that there is a token of the plugin's own, if there may be one.
     fn keep_token(&mut self) {
-        if self.config.token_source == TokenSource::Copy {
-            self.mint.next_in(LONGEST_PAUSE);
-            return;
+        match self.config.token_source {
+            TokenSource::Copy => return self.mint.next_in(LONGEST_PAUSE),
+            TokenSource::KubeletVolume => return self.find_volume(),
+            TokenSource::Auto | TokenSource::Request => {}
         }
-        // Without a token of its own the pod has nothing to ask with; the next turn's wake finds one.
+        // Without a token of its own the pod has nothing to ask with.
         let Ok(pod_token) = credentials::pod_token(&self.config) else {
-            return;
+            return self.mint.next_in(FIRST_PAUSE);
         };
         if self.keeper.token() == Token::Undecided
             && let Some(found) = credentials::minted_before(&self.config)
@@ -200,6 +217,24 @@ impl Work {
                 self.decide(Token::Minted(minted));
             }
             Err(error) => self.not_minted(&error),
+        }
+    }
+
+    /// Where the volume is does not change while the pod lives.
+    fn find_volume(&mut self) {
+        if !self.mint.is_due() {
+            return;
+        }
+        match volume::find(&self.config) {
+            Ok(found) => {
+                self.mint.succeeded(LONGEST_PAUSE);
+                self.decide(Token::Volume(found));
+            }
+            Err(error) => {
+                self.mint.failed();
+                self.log
+                    .warn(format_args!("token=none because={:?}", format!("{error:#}")));
+            }
         }
     }
 
@@ -280,11 +315,8 @@ impl Work {
 
     /// Asks the API server whether it takes what lies on the node, when that has changed or it is time.
     fn review(&mut self) {
-        let files = [
-            credentials::token_file(&self.config.place),
-            credentials::ca_file(&self.config.place),
-        ];
-        let [Ok(token), Ok(ca)] = files.each_ref().map(|f| fs::read(f.here())) else {
+        let files = credentials::in_use(&self.config, &self.keeper.token());
+        let [Ok(token), Ok(ca)] = files.each_ref().map(fs::read) else {
             self.status.facts().review = Review::NotAsked;
             self.review.next_in(REVIEW_EVERY);
             return;
@@ -296,8 +328,7 @@ impl Work {
         self.reviewed = found;
         let [token, ca] = files;
         let deadline = Deadline::after(api::ASKING_TAKES);
-        let source = Source::File(token.here().to_path_buf());
-        let answer = api::with_token(&self.config, source, ca.here(), deadline).and_then(accepted);
+        let answer = api::with_token(&self.config, Source::File(token), &ca, deadline).and_then(accepted);
         let review = match answer {
             Ok(name) => {
                 self.review.succeeded(REVIEW_EVERY);

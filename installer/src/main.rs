@@ -23,6 +23,7 @@ mod settings;
 mod status;
 mod sys;
 mod token;
+mod volume;
 mod watch;
 
 use std::{
@@ -39,8 +40,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use evergreen_cni::log::{Level, Log};
 
-use config::{Config, Place, TokenSource};
-use keeper::{Keeper, Token};
+use config::{Config, Place};
+use keeper::Keeper;
 use reconcile::{Outcome, Reconciler};
 use report::{Report, Voice};
 use settings::{Given, Setting};
@@ -106,12 +107,7 @@ fn start(verb: Option<Verb>, given: Given) -> Result<()> {
 
 /// Installs, waits for a network if there is none yet, and ends.
 fn once(mut reconciler: Reconciler, mut watch: Watch, log: Log) -> Result<()> {
-    let config = reconciler.config();
-    let token = match config.token_source {
-        TokenSource::Request => keeper::mint_once(config, log).token(),
-        TokenSource::Copy => Keeper::new(config).token(),
-        TokenSource::Auto => Token::Copy("an installer that does not stay renews nothing"),
-    };
+    let token = keeper::decide_once(reconciler.config(), log);
     let mut voice = Voice::default();
     let until = Instant::now() + reconciler.config().wait;
     loop {

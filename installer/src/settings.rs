@@ -107,8 +107,13 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "EVERGREEN_TOKEN_SOURCE",
         default: "auto",
-        meaning: "which token the plugin gets: `request` one of its own, `copy` this pod's, or `auto`: request, and copy \
-                  where that is refused",
+        meaning: "which token the plugin gets: `request` one of its own, `copy` this pod's, `kubelet-volume` (the kubelet's \
+                  own files), or `auto`: `run` requests, and copies where that is refused; `once` uses the volume",
+    },
+    Setting {
+        variable: "EVERGREEN_KUBELET_DIR",
+        default: "/var/lib/kubelet",
+        meaning: "where the kubelet keeps its pods' volumes on this node",
     },
     Setting {
         variable: "EVERGREEN_SERVICE_ACCOUNT",

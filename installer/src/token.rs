@@ -31,6 +31,8 @@ pub enum Kind {
     Unbound,
     /// As the kubelet wrote it for the installer's pod.
     Copy,
+    /// None of ours: the kubelet's own volume is used.
+    KubeletVolume,
 }
 
 /// Whose token is asked for, and how.
@@ -68,6 +70,7 @@ impl Kind {
             Self::NodeBound => "node-bound",
             Self::Unbound => "unbound",
             Self::Copy => "copy",
+            Self::KubeletVolume => "kubelet-volume",
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use evergreen_test_support::api::Answer;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     cluster::{Cluster, NODE, POD, get},
@@ -178,6 +178,48 @@ fn once_may_be_told_to_request_a_token() {
     refused.node.fail(&["once"], &["token", "forbidden"]);
     assert_eq!(
         fs::read_to_string(refused.node.net("10-calico.conflist")).unwrap(),
+        CALICO
+    );
+}
+
+#[test]
+fn one_init_container_alone_is_enough_where_the_kubelets_volume_is_found() {
+    let cluster = Cluster::new();
+    let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"uid": "pod-1"}, "spec": {
+        "volumes": [{"name": "token", "projected": {"sources": []}}],
+        "initContainers": [{"name": "install", "volumeMounts": [
+            {"name": "token", "mountPath": cluster.node.path("serviceaccount").to_str().unwrap()}]}]}});
+    cluster.api.put_pod("linkerd-cni", "linkerd-cni-abcde", pod);
+    cluster.node.succeed(&["once"]);
+    let kubeconfig = || fs::read_to_string(cluster.node.net("ZZZ-linkerd-cni-kubeconfig")).unwrap();
+    let volume = "/var/lib/kubelet/pods/pod-1/volumes/kubernetes.io~projected/token";
+    for file in ["token", "ca.crt"] {
+        assert!(
+            kubeconfig().contains(&format!("\"{volume}/{file}\"")),
+            "{}",
+            kubeconfig()
+        );
+        assert!(!cluster.node.net("linkerd-cni.evergreen").join(file).exists());
+    }
+    assert!(cluster.node.has_entry("10-calico.conflist"));
+    // Where the kubelet's directory can be seen and the volume is not in it, the path cannot be right.
+    fs::create_dir_all(cluster.node.path("host/var/lib/kubelet")).unwrap();
+    let log = cluster.node.succeed(&["once"]);
+    assert!(
+        log.contains("token=copy") && log.contains("EVERGREEN_KUBELET_DIR"),
+        "{log}"
+    );
+    assert_eq!(
+        cluster.token(),
+        fs::read_to_string(cluster.node.path("serviceaccount/token")).unwrap()
+    );
+    let fresh = Cluster::new();
+    fresh.node.fail(
+        &["once", "--token-source", "kubelet-volume"],
+        &["mounts no projected volume"],
+    );
+    assert_eq!(
+        fs::read_to_string(fresh.node.net("10-calico.conflist")).unwrap(),
         CALICO
     );
 }
