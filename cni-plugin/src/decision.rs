@@ -12,9 +12,16 @@ use crate::{
     ports::{Port, PortSet},
 };
 
-/// Decides about a pod whose addresses are of `families` (empty when nothing shows them).
-///
-/// Credentials are read and the API server is asked in here and nowhere else, once for each call at most.
+/// Why there is no decision.
+pub enum Undecided {
+    /// The API server cannot be asked; something else may stand in for it.
+    CannotBeAsked(kube::Error),
+    /// Nothing else would do.
+    Failed(Failure),
+}
+
+/// Decides about a pod whose addresses are of `families` (empty when nothing shows them), with the runtime's
+/// annotations in reserve.
 pub fn decide(
     netconf: &NetConf<'_>,
     pod: &PodName,
@@ -22,38 +29,56 @@ pub fn decide(
     deadline: Deadline,
     log: Log,
 ) -> Result<Decision, Failure> {
-    let stand_in = match intent::glance(netconf, &pod.namespace) {
-        Glance::Pass(reason) => return Ok(Decision::Skip(reason)),
-        Glance::Marked | Glance::Unknown => netconf.annotations.is_some() && netconf.annotations_decide,
-    };
-    // With the annotations in reserve there is no need to wait for the API server to the end.
-    let deadline = if stand_in { deadline.share(4) } else { deadline };
-    match ask(netconf, pod, families, deadline, log) {
-        Err(Unanswered::ApiServer(error)) if stand_in && error.cannot_be_asked() => {
+    let in_reserve = netconf.annotations.is_some() && netconf.annotations_decide;
+    // With a reserve there is no need to wait for the API server to the end.
+    let wait = if in_reserve { deadline.share(4) } else { deadline };
+    match decide_by_api(netconf, pod, families, wait, log) {
+        Err(Undecided::CannotBeAsked(error)) if in_reserve => {
             log.warn(format_args!(
                 "pod={pod} decided by the runtime's annotations, because {error}"
             ));
             Ok(intent::decide_by_annotations(netconf, families)?)
         }
-        Err(Unanswered::ApiServer(error)) => Err(error.into()),
-        Err(Unanswered::Failed(failure)) => Err(failure),
-        Ok(decision) => Ok(decision),
+        decided => decided.map_err(Failure::from),
     }
 }
 
-/// Why there is no decision from the API server's word.
-enum Unanswered {
-    ApiServer(kube::Error),
-    Failed(Failure),
+/// Decides by what is at hand and by the API server's word, and by nothing that stands in for it.
+///
+/// Credentials are read and the API server is asked in here and nowhere else, once for each call at most.
+pub fn decide_by_api(
+    netconf: &NetConf<'_>,
+    pod: &PodName,
+    families: &[Family],
+    deadline: Deadline,
+    log: Log,
+) -> Result<Decision, Undecided> {
+    match intent::glance(netconf, &pod.namespace) {
+        Glance::Pass(reason) => Ok(Decision::Skip(reason)),
+        Glance::Marked | Glance::Unknown => ask(netconf, pod, families, deadline, log),
+    }
 }
 
-impl From<kube::Error> for Unanswered {
+impl From<kube::Error> for Undecided {
     fn from(error: kube::Error) -> Self {
-        Self::ApiServer(error)
+        if error.cannot_be_asked() {
+            Self::CannotBeAsked(error)
+        } else {
+            Self::Failed(error.into())
+        }
     }
 }
 
-impl From<intent::Invalid> for Unanswered {
+impl From<Undecided> for Failure {
+    fn from(undecided: Undecided) -> Self {
+        match undecided {
+            Undecided::CannotBeAsked(error) => error.into(),
+            Undecided::Failed(failure) => failure,
+        }
+    }
+}
+
+impl From<intent::Invalid> for Undecided {
     fn from(invalid: intent::Invalid) -> Self {
         Self::Failed(invalid.into())
     }
@@ -66,9 +91,9 @@ fn ask(
     families: &[Family],
     deadline: Deadline,
     log: Log,
-) -> Result<Decision, Unanswered> {
+) -> Result<Decision, Undecided> {
     let path = netconf.kubeconfig.as_deref();
-    let path = path.map_err(|why| Unanswered::Failed(Failure::new(Code::NetConf, *why)))?;
+    let path = path.map_err(|why| Undecided::Failed(Failure::new(Code::NetConf, *why)))?;
     let mut client = Client::open(path, deadline, log)?;
     let pod = client.pod(&name.namespace, &name.name, name.uid.as_deref())?;
     let namespace = match intent::asks_namespace(&pod) {

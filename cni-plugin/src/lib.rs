@@ -27,8 +27,9 @@ use crate::{
     call::{Call, Environment, Verb},
     cidr::Family,
     deadline::Deadline,
+    decision::Undecided,
     error::{Code, Failure},
-    intent::Decision,
+    intent::{Decision, Glance},
     iptables::Tools,
     log::Log,
     netconf::{Envelope, NetConf},
@@ -134,24 +135,32 @@ fn add(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Result<Reply, Fa
     Ok(reply)
 }
 
-/// CHECK: the kernel holds what intent says now, or, when the API server cannot be asked, what it said at ADD.
+/// CHECK: the kernel holds what intent says now, or, when the API server cannot be asked, what the rules themselves
+/// say they were at ADD. The runtime's annotations are no stand-in here: they do not know all that ADD knew.
 fn check(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Result<Reply, Failure> {
     if netconf.previous.is_none() {
         return Err(Failure::new(Code::NetConf, "Required prevResult missing"));
     }
     let log = Log::new(netconf.log_level);
     let netns = namespace_of(call)?;
-    match decide(call, netconf, netns.as_ref().ok(), tools.deadline, log) {
+    let (Some(pod), false) = (call.pod()?, netconf.simulate) else {
+        return Ok(Reply::nothing());
+    };
+    let families = families(call, netconf, netns.as_ref().ok());
+    match decision::decide_by_api(netconf, &pod, &families, tools.deadline.share(4), log) {
         Ok(Decision::Skip(_)) => {}
         Ok(Decision::Redirect(redirect)) => rules::compare(&netns?, Some(&Ruleset::build(&redirect)), tools)?,
-        Err(failure) if failure.code == Code::Api || failure.code == Code::Credentials => {
+        Err(Undecided::CannotBeAsked(error)) => {
             log.warn(format_args!(
-                "check against the rules' own comments, because {}",
-                failure.msg
+                "pod={pod} checked by the rules' own comments, because {error}"
             ));
-            rules::compare(&netns?, None, tools)?;
+            let netns = netns?;
+            // A pod without rules and without a mark is most likely not meshed: an outage must not end it.
+            if rules::exist(&netns)? || intent::glance(netconf, &pod.namespace) == Glance::Marked {
+                rules::compare(&netns, None, tools)?;
+            }
         }
-        Err(failure) => return Err(failure),
+        Err(Undecided::Failed(failure)) => return Err(failure.about(format_args!("pod {pod}"))),
     }
     Ok(Reply::nothing())
 }

@@ -2,6 +2,7 @@
 
 mod api_answers;
 mod api_failures;
+mod check;
 mod conformance;
 mod credentials;
 mod damaged;

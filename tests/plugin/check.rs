@@ -1,0 +1,74 @@
+//! CHECK when the API server cannot be asked: the rules' own comments say what was meant.
+
+use crate::node::Node;
+use evergreen_test_support::{netns::Namespace, run::CniCall};
+use serde_json::{Value, json};
+
+/// A call for the meshed pod of the fixtures. The deadline is short, for what follows is an outage.
+fn call(node: &Node, verb: &str, namespace: &Namespace, annotations: Value) -> CniCall {
+    let conf = json!({
+        "name": "net", "type": "evergreen-cni", "cniVersion": "1.1.0",
+        "kubernetes": {"kubeconfig": node.path("kubeconfig")},
+        "evergreen": {"deadline-seconds": 0.8},
+        "linkerd": {"proxy-uid": 7777},
+        "runtimeConfig": {"io.kubernetes.cri.pod-annotations": annotations},
+        "prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/24"}]}
+    });
+    CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, namespace.path())
+        .pod("shop", "web-0")
+        .netconf(&conf)
+}
+
+#[test]
+fn rules_that_add_made_from_the_whole_pod_pass_in_an_outage_whatever_the_annotations_know() {
+    let mut node = Node::new();
+    let namespace = Namespace::new();
+    for annotations in [Value::Null, json!({"linkerd.io/proxy-version": "x"})] {
+        call(&node, "ADD", &namespace, annotations.clone())
+            .succeed()
+            .unwrap();
+        node.api.pause();
+        let checked = call(&node, "CHECK", &namespace, annotations.clone())
+            .succeed()
+            .unwrap();
+        assert_eq!(checked, None, "annotations {annotations}");
+        namespace.nft("flush chain ip evergreen_cni prerouting");
+        let error = call(&node, "CHECK", &namespace, annotations).fail().unwrap();
+        assert_eq!(error["code"], 104, "{error}");
+        assert!(error["msg"].as_str().unwrap().contains("prerouting"), "{error}");
+        node.api.resume();
+    }
+}
+
+#[test]
+fn a_pod_without_rules_is_missed_in_an_outage_only_if_it_is_marked() {
+    let mut node = Node::new();
+    node.api.pause();
+    let namespace = Namespace::new();
+    let marked = json!({"linkerd.io/proxy-version": "x"});
+    assert_eq!(
+        call(&node, "CHECK", &namespace, marked).fail().unwrap()["code"],
+        104
+    );
+    assert_eq!(
+        call(&node, "CHECK", &namespace, Value::Null).succeed().unwrap(),
+        None
+    );
+}
+
+#[test]
+fn a_simulated_redirect_leaves_nothing_to_check() {
+    let node = Node::new();
+    let namespace = Namespace::new();
+    let conf = json!({
+        "name": "net", "type": "evergreen-cni", "cniVersion": "1.1.0",
+        "kubernetes": {"kubeconfig": node.path("kubeconfig")}, "linkerd": {"simulate": true}, "prevResult": {}
+    });
+    for verb in ["ADD", "CHECK"] {
+        call(&node, verb, &namespace, Value::Null)
+            .netconf(&conf)
+            .succeed()
+            .unwrap();
+    }
+    assert_eq!(namespace.nft_list(), "");
+}
