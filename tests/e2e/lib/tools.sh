@@ -1,8 +1,12 @@
 # shellcheck shell=bash
-# Programs built from Go modules, at the versions pinned in tests/e2e/tools/go.mod, and helm, whose own requirements
-# do not go together with those. They are kept in target/tools: only the first run builds.
+# Programs built from Go modules, kept in target/tools: only the first run builds. Those of Kubernetes are pinned in
+# tests/e2e/tools/go.mod. Those that can be built by name and version alone are pinned here: cnitool, because the tests
+# need it and nothing of Kubernetes, and helm, whose own requirements do not go together with the others'.
 
-HELM=helm.sh/helm/v3/cmd/helm@v3.22.0
+declare -A BY_VERSION=(
+  [cnitool]=github.com/containernetworking/cni/cnitool@v1.3.0
+  [helm]=helm.sh/helm/v3/cmd/helm@v3.22.0
+)
 
 # need_tools DIRECTORY NAME...: build into DIRECTORY what is not there yet.
 need_tools() {
@@ -13,22 +17,31 @@ need_tools() {
   done
 }
 
-# build_tool DIRECTORY NAME: names the module's tool by the last part of its path.
-build_tool() (
-  into=$1 name=$2 cgo=0
+# build_tool DIRECTORY NAME: into a folder beside it first, so that half a build is never found there.
+build_tool() {
+  local into=$1 name=$2
   command -v go >/dev/null || { echo "building $name needs Go 1.26 or later on the PATH" >&2; return 1; }
+  echo "building $name, once"
+  mkdir -p "$into/.new"
+  if [ -n "${BY_VERSION[$name]:-}" ]; then
+    CGO_ENABLED=0 GOBIN=$into/.new go install -ldflags='-s -w' "${BY_VERSION[$name]}"
+  else
+    build_kubernetes "$into/.new" "$name"
+  fi
+  mv "$into/.new/$name" "$into/$name"
+}
+
+# build_kubernetes DIRECTORY NAME: one of the module's tools, by the last part of its path.
+build_kubernetes() (
+  cgo=0
   cd "$ROOT/tests/e2e/tools" || exit
-  if [ "$name" = helm ]; then package=$HELM; else package=$(go list -f '{{.ImportPath}}' tool | grep "/$name\$"); fi
   version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
   minor=${version#v1.}
   # The kubelet's user lookup and plugins want the C library; all others are static.
-  [ "$name" != kubelet ] || cgo=1
-  echo "building $name from $package, once"
-  mkdir -p "$into/.new"
+  [ "$2" != kubelet ] || cgo=1
   # Without a version of its own kube-apiserver would call itself v0.0.0 and refuse to emulate any release.
-  CGO_ENABLED=$cgo GOBIN=$into/.new go install -ldflags="-s -w \
+  CGO_ENABLED=$cgo GOBIN=$1 go install -ldflags="-s -w \
     -X k8s.io/component-base/version.gitVersion=$version \
     -X k8s.io/component-base/version.gitMajor=1 \
-    -X k8s.io/component-base/version.gitMinor=${minor%%.*}" "$package"
-  mv "$into/.new/$name" "$into/$name"
+    -X k8s.io/component-base/version.gitMinor=${minor%%.*}" "$(go list -f '{{.ImportPath}}' tool | grep "/$2\$")"
 )
