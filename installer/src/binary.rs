@@ -121,6 +121,22 @@ pub fn take_away(place: &Place, report: &mut Report) {
     }
 }
 
+/// What is not as the image has it, changing nothing.
+pub fn faults(place: &Place, wanted: &[Wanted]) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for file in wanted {
+        let target = place.bin_dir.join(&file.name);
+        if !file.is_right(target.here()).with_context(|| target.to_string())? {
+            faults.push(format!(
+                "{target} is missing or not the image's: does the installer run (see its log)?"
+            ));
+        } else if let Err(error) = file.prove(target.here()) {
+            faults.push(format!("{target}: {error:#}"));
+        }
+    }
+    Ok(faults)
+}
+
 fn report_swept(dir: &HostPath, report: &mut Report) {
     for leftover in atomic::sweep(dir.here()) {
         report.changed(

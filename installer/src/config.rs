@@ -45,6 +45,8 @@ pub struct Config {
     pub token_file: PathBuf,
     /// The CA bundle.
     pub ca_file: PathBuf,
+    /// Another one, joined with it.
+    pub extra_ca_file: Option<PathBuf>,
     /// How long `once` waits for a network.
     pub wait: Duration,
     /// What SIGTERM means.
@@ -63,6 +65,8 @@ pub struct Config {
     pub audiences: Vec<String>,
     /// For how long it is asked, in seconds.
     pub token_seconds: u64,
+    /// Where the node's root is mounted.
+    pub prefix: PathBuf,
     /// Where the kubelet keeps its pods' volumes.
     pub kubelet_dir: HostPath,
     /// The node's name, when it was given.
@@ -151,12 +155,17 @@ impl Config {
         let net_dir = absolute(given, "DEST_CNI_NET_DIR")?;
         let entry = Entry::from_template(&text, &net_dir.join(kubeconfig_name(given)?), namespace)?;
         let place = Place::from_given(given, entry.type_name())?;
+        let prefix = Path::new(given.value("CONTAINER_MOUNT_PREFIX"));
         Ok(Self {
             networks: Networks::from_text(given.value("EVERGREEN_CONFLIST"))?,
             server: server(given)?,
             ca_file: match given.value("KUBE_CA_FILE") {
                 "" => beside_token("ca.crt"),
                 _ => absolute(given, "KUBE_CA_FILE")?.to_path_buf(),
+            },
+            extra_ca_file: match given.value("EVERGREEN_EXTRA_CA_FILE") {
+                "" => None,
+                _ => Some(absolute(given, "EVERGREEN_EXTRA_CA_FILE")?.to_path_buf()),
             },
             wait: seconds(given, "EVERGREEN_WAIT_SECONDS")?,
             on_term: OnTerm::from_text(given.value("EVERGREEN_ON_TERM"))?,
@@ -166,10 +175,8 @@ impl Config {
             account: account(given.value("EVERGREEN_SERVICE_ACCOUNT"))?,
             audiences: list(given.value("EVERGREEN_TOKEN_AUDIENCE")),
             token_seconds: lifetime(given.value("EVERGREEN_TOKEN_SECONDS"))?,
-            kubelet_dir: HostPath::new(
-                Path::new(given.value("CONTAINER_MOUNT_PREFIX")),
-                absolute(given, "EVERGREEN_KUBELET_DIR")?,
-            ),
+            prefix: prefix.to_path_buf(),
+            kubelet_dir: HostPath::new(prefix, absolute(given, "EVERGREEN_KUBELET_DIR")?),
             node_name: Some(given.value("NODE_NAME").to_owned()).filter(|n| !n.is_empty()),
             port: port(given.value("EVERGREEN_ADMIN_PORT"))?,
             token_file,

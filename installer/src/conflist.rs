@@ -80,6 +80,45 @@ pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report)
     in_place
 }
 
+/// What there is, changing nothing.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The networks we belong in, and whether our entry is in them as it shall be.
+    pub networks: Vec<(HostPath, bool)>,
+    /// What keeps us out.
+    pub problems: Vec<String>,
+    /// What is odd.
+    pub notices: Vec<String>,
+}
+
+/// Looks without changing anything.
+pub fn found(config: &Config) -> Found {
+    let mut report = Report::default();
+    let mut networks = Vec::new();
+    match survey::look(&config.place.net_dir) {
+        Ok(found) => {
+            rewrites::warn_of_cilium(&config.place, &mut report);
+            for candidate in choice::choose(config, &found, &mut report).wanted {
+                let is_in = match &candidate.content {
+                    Content::Network {
+                        text,
+                        network: Network::List { plugins },
+                    } => edit::with_entry(text, plugins, &config.entry).is_none(),
+                    _ => false,
+                };
+                networks.push((candidate.file.clone(), is_in));
+            }
+        }
+        Err(error) => report.failed("conflist", &config.place.net_dir, &error),
+    }
+    let problems = report.problems().map(|p| p.text.clone()).collect();
+    Found {
+        networks,
+        problems,
+        notices: report.notices().cloned().collect(),
+    }
+}
+
 /// Takes our entry out of every file; files that were replaced come back as they were.
 pub fn take_away(place: &Place, report: &mut Report) {
     atomic::sweep(place.net_dir.here());

@@ -8,11 +8,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use evergreen_cni::kube::{Secret, certificate::Certificate, claims::Claims, clock, trust::Bundle};
+use evergreen_cni::kube::{Secret, claims::Claims, clock};
 use serde_json::{Value, json};
 
 use crate::{
     atomic::{self, Access},
+    ca,
     config::{Config, Place, TokenSource},
     host::HostPath,
     keeper::Token,
@@ -21,7 +22,6 @@ use crate::{
     token::{self, Kind, Minted},
 };
 
-const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 const SECRET: Access<'static> = Access::Mode(SECRET_MODE);
 const SECRET_MODE: u32 = 0o600;
 
@@ -64,8 +64,7 @@ pub fn make_it_so(config: &Config, wanted: &Token, report: &mut Report) -> bool 
 fn keep_copies(config: &Config, wanted: &Token, report: &mut Report) -> (bool, Kind) {
     let place = &config.place;
     let source = Source::read(&config.token_file, &config.ca_file);
-    let ca = source.ca.and_then(|ca| usable_ca(ca, &ca_file(place)));
-    let ca = keep(&ca_file(place), ca, "ca", &config.ca_file, report);
+    let ca = keep_ca(config, source.ca, report);
     let kind = match wanted {
         Token::Minted(minted) => minted.kind,
         Token::Undecided => minted_before(config).map_or(Kind::Copy, |m| m.kind),
@@ -81,6 +80,43 @@ fn keep_copies(config: &Config, wanted: &Token, report: &mut Report) -> (bool, K
     };
     let token = keep(&token_file(place), token, "token", &config.token_file, report);
     (ca && token, kind)
+}
+
+fn keep_ca(config: &Config, mounted: Result<Vec<u8>>, report: &mut Report) -> bool {
+    let file = ca_file(&config.place);
+    let before = fs::read(file.here()).unwrap_or_default();
+    let wanted = mounted.and_then(|mounted| usable_ca(config, mounted, &before, report));
+    let changes = wanted
+        .as_ref()
+        .map(|wanted| ca::differences(&before, wanted))
+        .unwrap_or_default();
+    let right = keep(&file, wanted, "ca", &config.ca_file, report);
+    if right {
+        changes.into_iter().for_each(|line| report.detail(line));
+    }
+    right
+}
+
+/// The bundle for the node. One that only looks like a bundle is better than none, but never replaces a good one.
+fn usable_ca(config: &Config, mounted: Vec<u8>, before: &[u8], report: &mut Report) -> Result<Vec<u8>> {
+    let extra = config.extra_ca_file.as_ref().and_then(|file| {
+        let read = fs::read(file);
+        // The other one alone is as good as it was without this.
+        read.inspect_err(|e| report.problem("ca", format_args!("{}: read it: {e}", file.display())))
+            .ok()
+    });
+    let wanted = ca::wanted(mounted, extra.as_deref(), clock::now());
+    if wanted.skipped > 0 {
+        let file = config.ca_file.display();
+        report.notice(format_args!(
+            "{file}: {} blocks of the CA bundle are no certificates",
+            wanted.skipped
+        ));
+    }
+    if !ca::looks_like_one(&wanted.pem) || (!ca::is_good(&wanted.pem) && ca::is_good(before)) {
+        bail!("no good certificate in the CA bundle; the one on the node stays until a good one comes");
+    }
+    Ok(wanted.pem)
 }
 
 /// A copy that nobody uses is a secret that lies about.
@@ -101,6 +137,26 @@ pub fn in_use(config: &Config, wanted: &Token) -> [PathBuf; 2] {
         Token::Volume(_) => [config.token_file.clone(), config.ca_file.clone()],
         _ => [token_file(&config.place), ca_file(&config.place)].map(|f| f.here().to_path_buf()),
     }
+}
+
+/// Token and CA that the kubeconfig on the node names.
+pub fn named_in_kubeconfig(config: &Config) -> Result<[HostPath; 2]> {
+    let text = fs::read(config.place.kubeconfig.here()).context("read it")?;
+    let value: Value = serde_json::from_slice(&text).context("it is not ours: not JSON")?;
+    let named = [
+        "/users/0/user/tokenFile",
+        "/clusters/0/cluster/certificate-authority",
+    ];
+    let [Some(token), Some(ca)] = named.map(|at| value.pointer(at).and_then(Value::as_str)) else {
+        bail!("it is not ours: it names no tokenFile and certificate-authority");
+    };
+    let on_node = [token, ca].map(|path| HostPath::new(&config.prefix, Path::new(path)));
+    let in_volume = on_node
+        .iter()
+        .all(|f| f.host().starts_with(config.kubelet_dir.host()) && !f.here().exists());
+    // The kubelet's own files are usually not mounted here; the same volume is.
+    let mounted = [&config.token_file, &config.ca_file].map(|file| HostPath::new(Path::new(""), file));
+    Ok(if in_volume { mounted } else { on_node })
 }
 
 /// The pod's own token as it is now.
@@ -143,15 +199,10 @@ pub fn minted_before(config: &Config) -> Option<Minted> {
 
 fn on_node(config: &Config, wanted: &Token, kind: Kind) -> Credential {
     let [token, ca] = in_use(config, wanted).map(|file| fs::read(file).unwrap_or_default());
-    let certificates = Bundle::parse(&ca).certificates;
     Credential {
         kind,
         ends: Claims::read(&token).and_then(|claims| claims.exp),
-        ca_ends: certificates
-            .iter()
-            .filter_map(|der| Certificate::read(der))
-            .map(|c| c.not_after)
-            .min(),
+        ca_ends: ca::ends(&ca),
     }
 }
 
@@ -345,15 +396,4 @@ fn usable_token(bytes: &[u8]) -> Result<Vec<u8>> {
         bail!("the token holds bytes that no token has; the one on the node stays until a good one comes");
     }
     Ok(token.to_vec())
-}
-
-/// The bundle as it is, when there is a certificate in it. One that only looks like a bundle is better than none, but never
-/// replaces a good one.
-fn usable_ca(bytes: Vec<u8>, on_node: &HostPath) -> Result<Vec<u8>> {
-    let good = |pem: &[u8]| !Bundle::parse(pem).certificates.is_empty();
-    let looks_good = bytes.windows(BEGIN.len()).any(|w| w == BEGIN);
-    if !looks_good || (!good(&bytes) && fs::read(on_node.here()).is_ok_and(|there| good(&there))) {
-        bail!("no good certificate in the CA bundle; the one on the node stays until a good one comes");
-    }
-    Ok(bytes)
 }

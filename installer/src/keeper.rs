@@ -7,6 +7,7 @@ use std::{
     fs,
     io::Write,
     os::unix::net::UnixStream,
+    path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -22,7 +23,7 @@ use evergreen_cni::{
 use crate::{
     api,
     config::{Config, TokenSource},
-    credentials,
+    credentials, rights,
     status::{Review, Status},
     token::{self, Minted},
     volume::{self, Volume},
@@ -141,6 +142,7 @@ struct Work {
     review: Schedule,
     /// Token and CA that were last asked about.
     reviewed: Option<(Vec<u8>, Vec<u8>)>,
+    rights_known: bool,
 }
 
 impl Work {
@@ -162,6 +164,7 @@ impl Work {
             mint,
             review,
             reviewed: None,
+            rights_known: false,
         }
     }
 
@@ -295,17 +298,38 @@ impl Work {
         }
     }
 
-    /// Notes that this pod may read pods: should it lose that, it is being uninstalled (see [`super::leave`]).
-    fn note_rights(&self) {
-        if self.status.facts().had_rights {
+    /// Asks once what the node's credential may do, and says what is missing and what is too much. Notes also that this
+    /// pod may read pods: should it lose that, it is being uninstalled (see [`super::leave`]).
+    fn look_at_rights(&mut self, token: &Path, ca: &Path) {
+        if std::mem::replace(&mut self.rights_known, true) {
             return;
+        }
+        let deadline = || Deadline::after(api::ASKING_TAKES);
+        let source = Source::File(token.to_path_buf());
+        let found = api::with_token(&self.config, source, ca, deadline())
+            .and_then(|mut client| rights::ask(&mut client));
+        // Some clusters let nobody ask this (no `system:basic-user`): then nothing is said.
+        let found = found.unwrap_or_default();
+        for (word, list) in [
+            ("missing", &found.missing),
+            ("absent", &found.without),
+            ("too-much", &found.too_much),
+        ] {
+            for right in list {
+                let line = format_args!("right={word} {right:?}");
+                if word == "absent" {
+                    self.log.debug(line)
+                } else {
+                    self.log.warn(line)
+                }
+            }
         }
         let get_pods = Action {
             verb: "get",
             resource: "pods",
             ..Action::default()
         };
-        let client = api::as_pod(&self.config, Deadline::after(api::ASKING_TAKES));
+        let client = api::as_pod(&self.config, deadline());
         // Not noted is not known: then a variable decides at the end.
         let may = client
             .and_then(|mut client| client.can_i(&get_pods))
@@ -326,9 +350,10 @@ impl Work {
             return;
         }
         self.reviewed = found;
-        let [token, ca] = files;
+        let [token_file, ca_file] = files;
         let deadline = Deadline::after(api::ASKING_TAKES);
-        let answer = api::with_token(&self.config, Source::File(token), &ca, deadline).and_then(accepted);
+        let answer = api::with_token(&self.config, Source::File(token_file.clone()), &ca_file, deadline)
+            .and_then(accepted);
         let review = match answer {
             Ok(name) => {
                 self.review.succeeded(REVIEW_EVERY);
@@ -344,7 +369,7 @@ impl Work {
             }
         };
         if matches!(review, Review::Accepted(_)) {
-            self.note_rights();
+            self.look_at_rights(&token_file, &ca_file);
         }
         let mut facts = self.status.facts();
         if std::mem::discriminant(&facts.review) != std::mem::discriminant(&review) {

@@ -6,6 +6,8 @@
 mod api;
 mod atomic;
 mod binary;
+mod ca;
+mod check;
 mod config;
 mod conflist;
 mod credentials;
@@ -16,6 +18,7 @@ mod leave;
 mod ownership;
 mod reconcile;
 mod report;
+mod rights;
 #[cfg(test)]
 mod scratch;
 mod serve;
@@ -60,6 +63,7 @@ enum Verb {
     Once,
     Run,
     Uninstall,
+    Check,
 }
 
 /// What the command line asks for.
@@ -91,8 +95,10 @@ fn start(verb: Option<Verb>, given: Given) -> Result<()> {
         None if config::stays(&given)? => Verb::Run,
         None => Verb::Once,
     };
-    if verb == Verb::Uninstall {
-        return uninstall(&Place::for_removal(&given)?, log);
+    match verb {
+        Verb::Uninstall => return uninstall(&Place::for_removal(&given)?, log),
+        Verb::Check => return check(&Config::from_given(&given)?),
+        Verb::Once | Verb::Run => {}
     }
     // Before anything is touched: from here on a signal waits until a turn is over.
     let signals = Signals::take_over().context("take the signals over")?;
@@ -158,6 +164,16 @@ fn run(mut reconciler: Reconciler, mut watch: Watch, button: UnixStream, log: Lo
     Ok(())
 }
 
+/// Says what is found, to be read in a terminal.
+fn check(config: &Config) -> Result<()> {
+    let findings = check::look(config);
+    print(&findings.to_string())?;
+    match findings.faults() {
+        0 => Ok(()),
+        n => bail!("{n} of these must be mended"),
+    }
+}
+
 fn uninstall(place: &Place, log: Log) -> Result<()> {
     removed(&reconcile::uninstall(place), log)
 }
@@ -177,6 +193,7 @@ fn directories(config: &Config) -> impl Iterator<Item = &Path> {
     node.into_iter()
         .chain(config.token_file.parent())
         .chain(config.ca_file.parent())
+        .chain(config.extra_ca_file.as_deref().and_then(Path::parent))
 }
 
 fn problems(report: &Report) -> String {
@@ -241,7 +258,7 @@ fn print(text: &str) -> Result<()> {
 }
 
 impl Verb {
-    const ALL: [Self; 3] = [Self::Once, Self::Run, Self::Uninstall];
+    const ALL: [Self; 4] = [Self::Once, Self::Run, Self::Uninstall, Self::Check];
 
     fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|v| v.word() == word)
@@ -252,6 +269,7 @@ impl Verb {
             Self::Once => "once",
             Self::Run => "run",
             Self::Uninstall => "uninstall",
+            Self::Check => "check",
         }
     }
 
@@ -263,6 +281,9 @@ impl Verb {
             }
             Self::Uninstall => {
                 "remove everything that was installed, and give changed files their own bytes back"
+            }
+            Self::Check => {
+                "say what is wrong on this node and what to do; changes nothing, exit code 1 if something is"
             }
         }
     }

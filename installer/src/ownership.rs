@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use evergreen_cni::{deadline::Deadline, kube::clock};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{config::Place, host::HostPath, report::Report};
 
@@ -30,6 +30,7 @@ pub struct Ownership(Option<Record>);
 #[derive(Debug)]
 struct Record {
     number: u64,
+    text: String,
     /// Holds the lock.
     file: File,
 }
@@ -79,8 +80,8 @@ impl Ownership {
         match &self.0 {
             Some(mine) if is_at(&mine.file, &record(own_dir, mine.number)) => {}
             // Ours alone was removed: it comes back with its number, so that this does not change who acts.
-            Some(mine) => self.0 = Some(Record::make(own_dir, mine.number)?),
-            None => self.0 = Some(Record::make(own_dir, highest + 1)?),
+            Some(mine) => self.0 = Some(Record::make(own_dir, mine.number, mine.text.clone())?),
+            None => self.0 = Some(Record::make(own_dir, highest + 1, text())?),
         }
         let newer = |(number, _): &(u64, String)| self.0.as_ref().is_some_and(|mine| *number > mine.number);
         Ok(others
@@ -129,7 +130,7 @@ impl Ownership {
 }
 
 impl Record {
-    fn make(own_dir: &HostPath, number: u64) -> Result<Self> {
+    fn make(own_dir: &HostPath, number: u64, text: String) -> Result<Self> {
         let path = record(own_dir, number);
         let open = OpenOptions::new()
             .write(true)
@@ -140,13 +141,13 @@ impl Record {
         file.try_lock()
             .map_err(io::Error::from)
             .with_context(|| format!("lock the record {path}"))?;
-        file.write_all(text().to_string().as_bytes())
+        file.write_all(text.as_bytes())
             .with_context(|| format!("write the record {path}"))?;
-        Ok(Self { number, file })
+        Ok(Self { number, text, file })
     }
 }
 
-fn text() -> Value {
+fn text() -> String {
     // In a pod that is the pod's name.
     let instance = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     json!({
@@ -154,6 +155,7 @@ fn text() -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "since": clock::rfc3339(clock::now()),
     })
+    .to_string()
 }
 
 /// Removes every record, and says which installer will put everything back.

@@ -11,6 +11,8 @@ use crate::{host::HostPath, token::Kind};
 pub struct Report {
     /// Each change made on the node: what was done, with which file.
     changes: Vec<(String, String)>,
+    /// What a change consisted of.
+    details: Vec<String>,
     /// What is not as it shall be.
     problems: BTreeSet<Problem>,
     /// What a person may want to know and what does not keep us from our work.
@@ -55,6 +57,11 @@ impl Report {
     /// Notes a change: what was done, with which file.
     pub fn changed(&mut self, what: &str, path: &HostPath) {
         self.changes.push((what.to_owned(), path.to_string()));
+    }
+
+    /// Notes what a change consisted of, as a line for the log.
+    pub fn detail(&mut self, line: String) {
+        self.details.push(line);
     }
 
     /// Notes something that could not be done with a file of the node.
@@ -117,10 +124,16 @@ impl Report {
         self.problems.iter()
     }
 
+    /// What a person may want to know.
+    pub fn notices(&self) -> impl Iterator<Item = &String> {
+        self.notices.iter()
+    }
+
     /// Both reports as one.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.changes.extend(other.changes);
+        self.details.extend(other.details);
         self.problems.extend(other.problems);
         self.notices.extend(other.notices);
         self
@@ -137,6 +150,9 @@ impl Voice {
     pub fn say(&mut self, log: Log, report: &Report) {
         for (what, file) in &report.changes {
             log.info(format_args!("change={what:?} file={file}"));
+        }
+        for line in &report.details {
+            log.info(format_args!("{line}"));
         }
         let problems = report
             .problems

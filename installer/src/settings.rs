@@ -64,6 +64,11 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "certificates that the API server is checked against; `ca.crt` beside the token when not set",
     },
     Setting {
+        variable: "EVERGREEN_EXTRA_CA_FILE",
+        default: "",
+        meaning: "further certificates, joined with those of KUBE_CA_FILE",
+    },
+    Setting {
         variable: "KUBERNETES_SERVICE_HOST",
         default: "",
         meaning: "address of the API server; the kubelet sets it",

@@ -2,13 +2,17 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
+use evergreen_test_support::pki::Pki;
 use serde_json::Value;
 
 use crate::node::{CA, CALICO, Node, mode};
 
 #[test]
 fn the_kubeconfig_is_static_and_names_files_by_the_nodes_own_paths() {
-    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let node = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+        .without("KUBERNETES_SERVICE_PORT");
     node.succeed(&["once"]);
     let kubeconfig: Value =
         serde_json::from_slice(&fs::read(node.net("ZZZ-linkerd-cni-kubeconfig")).unwrap()).unwrap();
@@ -55,7 +59,8 @@ fn d4_secrets_are_readable_by_root_alone() {
 fn d6_an_ipv6_api_server_is_bracketed() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
-        .with("KUBERNETES_SERVICE_HOST", "fd00:10:96::1");
+        .with("KUBERNETES_SERVICE_HOST", "fd00:10:96::1")
+        .without("KUBERNETES_SERVICE_PORT");
     node.succeed(&["once"]);
     let text = fs::read_to_string(node.net("ZZZ-linkerd-cni-kubeconfig")).unwrap();
     assert!(text.contains("\"https://[fd00:10:96::1]:443\""), "{text}");
@@ -95,4 +100,55 @@ fn a_ca_file_of_its_own_may_be_named() {
         fs::read_to_string(node.net("linkerd-cni.evergreen/ca.crt")).unwrap(),
         format!("{CA}{CA}")
     );
+}
+
+const BAD: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+
+#[test]
+fn a_bad_block_in_the_bundle_is_counted_and_a_bundle_without_a_good_one_replaces_nothing() {
+    let pki = Pki::new();
+    let good = pki.ca.pem();
+    let mut node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.rotate("token-1", &format!("{BAD}{good}"));
+    let log = node.succeed(&["once"]);
+    assert!(
+        log.contains("1 blocks of the CA bundle are no certificates"),
+        "{log}"
+    );
+    assert!(
+        log.contains("ca=added certificate=\"evergreen-test-ca-1\"") && log.contains("sha256="),
+        "{log}"
+    );
+    let ca = node.net("linkerd-cni.evergreen/ca.crt");
+    assert_eq!(fs::read_to_string(&ca).unwrap(), format!("{BAD}{good}"));
+    for bad in ["", "garbage", BAD] {
+        node.rotate("token-1", bad);
+        let log = node.succeed(&["once"]);
+        assert!(log.contains("no good certificate"), "{log}");
+        assert_eq!(
+            fs::read_to_string(&ca).unwrap(),
+            format!("{BAD}{good}"),
+            "{bad:?}"
+        );
+    }
+}
+
+#[test]
+fn a_second_bundle_is_joined_and_moves_on_its_own() {
+    let pki = Pki::new();
+    let mut node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.rotate("token-1", pki.ca.pem());
+    let extra = node.path("extra.crt");
+    fs::write(&extra, pki.second.pem()).unwrap();
+    let node = node.with("EVERGREEN_EXTRA_CA_FILE", extra.to_str().unwrap());
+    let mut installer = node.start_and_wait_for("10-calico.conflist");
+    let on_node = || fs::read_to_string(node.net("linkerd-cni.evergreen/ca.crt")).unwrap();
+    let count = || on_node().matches("BEGIN CERTIFICATE").count();
+    assert_eq!(count(), 2, "{}", on_node());
+    fs::write(&extra, format!("{}{}", pki.second.pem(), pki.ca.pem())).unwrap();
+    fs::write(&extra, Pki::new().second.pem()).unwrap();
+    installer.until(&node, "the removal is said", || {
+        node.logs_contain("ca=removed certificate=\"evergreen-test-ca-2\"")
+    });
+    assert_eq!(count(), 2, "{}", on_node());
 }

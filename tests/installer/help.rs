@@ -17,7 +17,7 @@ fn help_names_every_command_and_every_setting() {
     ] {
         assert!(general.contains(word), "no {word} in\n{general}");
     }
-    for command in ["once", "run", "uninstall"] {
+    for command in ["once", "run", "uninstall", "check"] {
         let output = node.run(&[command, "--help"]);
         assert!(output.status.success());
         let text = String::from_utf8(output.stdout).unwrap();

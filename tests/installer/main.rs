@@ -5,6 +5,7 @@
 )]
 
 mod bad_input;
+mod check;
 mod cluster;
 mod conflists;
 mod crash;

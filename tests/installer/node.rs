@@ -21,8 +21,8 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// As Calico writes it, shortened.
 pub const CALICO: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{"type":"calico"},{"type":"portmap","capabilities":{"portMappings":true}}]}"#;
 
-/// Enough of a certificate for who does not look inside.
-pub const CA: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+/// A bundle with one certificate, of which nobody has the key.
+pub const CA: &str = include_str!("../fixtures/ca.crt");
 
 /// The netconf as Linkerd's chart renders it.
 pub const NETCONF: &str = r#"{
@@ -91,8 +91,9 @@ impl Node {
             .with("CONTAINER_CNI_BIN_DIR", &image)
             .with("CNI_NETWORK_CONFIG", NETCONF)
             .with("KUBE_TOKEN_FILE", &token)
-            .with("KUBERNETES_SERVICE_HOST", "10.96.0.1")
-            .with("KUBERNETES_SERVICE_PORT", "443")
+            .with("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+            // Nothing listens there, and nobody outside hears of it.
+            .with("KUBERNETES_SERVICE_PORT", "9")
             .with("EVERGREEN_WAIT_SECONDS", "0")
             .with("EVERGREEN_ADMIN_PORT", "off")
             .with("EVERGREEN_TOKEN_SOURCE", "copy")
