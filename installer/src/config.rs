@@ -28,6 +28,8 @@ pub struct Place {
     pub type_name: String,
     /// Files of the image to install.
     pub image_bin_dir: PathBuf,
+    /// The plugin's file stays at a removal.
+    pub keep_binary: bool,
 }
 
 /// What the node shall be like.
@@ -123,6 +125,7 @@ impl Place {
             net_dir,
             type_name: type_name.to_owned(),
             image_bin_dir: absolute(given, "CONTAINER_CNI_BIN_DIR")?.to_path_buf(),
+            keep_binary: truth(given, "EVERGREEN_KEEP_BINARY")?,
         })
     }
 
@@ -238,10 +241,14 @@ pub fn level(given: &Given) -> Result<Level> {
 
 /// What SLEEP says: true for `run`, false for `once`.
 pub fn stays(given: &Given) -> Result<bool> {
-    match given.value("SLEEP") {
+    truth(given, "SLEEP")
+}
+
+fn truth(given: &Given, variable: &str) -> Result<bool> {
+    match given.value(variable) {
         "true" => Ok(true),
         "false" => Ok(false),
-        other => bail!("SLEEP is {other:?}: write `true` or `false`"),
+        other => bail!("{variable} is {other:?}: write `true` or `false`"),
     }
 }
 

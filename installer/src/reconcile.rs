@@ -123,7 +123,9 @@ fn remove(place: &Place) -> Report {
     conflist::take_away(place, &mut report);
     if report.all_well() {
         credentials::take_away(place, &mut report);
-        binary::take_away(place, &mut report);
+        if !place.keep_binary {
+            binary::take_away(place, &mut report);
+        }
     }
     report
 }

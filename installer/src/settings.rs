@@ -141,6 +141,11 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "name of this node, which a requested token dies with; what this pod's token says when not set",
     },
     Setting {
+        variable: "EVERGREEN_KEEP_BINARY",
+        default: "false",
+        meaning: "`true` leaves the plugin's file at a removal: a runtime that remembers how a pod was started can still stop it",
+    },
+    Setting {
         variable: "EVERGREEN_ADMIN_PORT",
         default: "9991",
         meaning: "port of /livez, /readyz and /metrics while `run` runs; `off` for none, 0 for any that is free",
@@ -257,6 +262,16 @@ mod tests {
         let given = Given::default().variables(|_| Some(OsString::new())).unwrap();
         assert_eq!(given.value("DEST_CNI_NET_DIR"), "/etc/cni/net.d");
         assert_eq!(given.value("CONTAINER_MOUNT_PREFIX"), "");
+    }
+
+    #[test]
+    fn the_readme_holds_the_same_table() {
+        let readme = include_str!("../README.md");
+        assert!(
+            readme.contains(&format!("```\n{}```\n", table())),
+            "put this into installer/README.md:\n{}",
+            table()
+        );
     }
 
     #[test]

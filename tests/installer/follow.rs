@@ -175,7 +175,7 @@ fn a_directory_that_appears_later_or_is_replaced_is_used() {
     fs::create_dir(node.net("")).unwrap();
     fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
     installer.until(&node, "our entry is in", || node.has_entry("10-calico.conflist"));
-    fs::remove_dir_all(node.net("")).unwrap();
+    fs::rename(node.net(""), node.path("gone")).unwrap();
     fs::create_dir(node.net("")).unwrap();
     fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
     installer.until(&node, "our entry is in again", || {

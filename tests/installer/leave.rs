@@ -120,3 +120,17 @@ fn two_releases_under_different_names_do_not_meet() {
     node.succeed(&[&["uninstall"], &flags[..]].concat());
     assert_eq!(node.snapshot(), one, "{}", node.show());
 }
+
+#[test]
+fn the_plugin_may_stay_for_the_pods_that_were_started_with_it() {
+    let node = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with("EVERGREEN_KEEP_BINARY", "true");
+    node.succeed(&["once"]);
+    node.succeed(&["uninstall"]);
+    assert_eq!(
+        fs::read_to_string(node.net("10-calico.conflist")).unwrap(),
+        CALICO
+    );
+    assert!(node.bin("linkerd-cni").exists() && !node.net("linkerd-cni.evergreen").exists());
+}

@@ -10,6 +10,7 @@ mod cluster;
 mod conflists;
 mod crash;
 mod credentials;
+mod defects;
 mod ending;
 mod follow;
 mod help;

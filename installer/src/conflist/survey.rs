@@ -146,3 +146,37 @@ fn settled(changed: Option<SystemTime>) -> bool {
         .and_then(|t| t.elapsed().ok())
         .is_none_or(|age| age >= SETTLED_AFTER)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_from_the_future_is_settled() {
+        let now = SystemTime::now();
+        assert!(
+            settled(Some(now + Duration::from_secs(3600))),
+            "the clock was set back"
+        );
+        assert!(settled(Some(now - Duration::from_secs(2))));
+        assert!(settled(None), "a filesystem without times");
+        assert!(!settled(Some(now)));
+    }
+
+    #[test]
+    fn the_files_a_runtime_loads_are_known_by_their_last_extension() {
+        for (name, is_loaded) in [
+            ("10-a.conf", true),
+            ("10-a.conflist", true),
+            ("10-a.json", true),
+            (".a.conflist", true),
+            ("a.conflist.tmp", false),
+            ("a.conf.disabled", false),
+            ("a.CONF", false),
+            ("conflist", false),
+            (".conflist", false),
+        ] {
+            assert_eq!(loaded(Path::new(name)), is_loaded, "{name}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Defects that installers of this kind have had, each by its number in the list the project keeps (D), where no other test
+//! bears its name already. What the kernel is asked to do is read with strace.
+
+use std::{fs, path::PathBuf, process::Command, thread, time::Duration};
+
+use crate::node::{CALICO, Node};
+
+const CALLS: &str =
+    "trace=openat,open,creat,rename,renameat,renameat2,unlink,unlinkat,fsync,fchmod,chmod,ftruncate,truncate";
+
+/// The changing calls of one run, in order, with paths for descriptors, and the node's own part of each path.
+fn calls(node: &Node, arguments: &[&str]) -> Vec<String> {
+    let trace = node.path("trace");
+    let installer = node.command(arguments);
+    let mut strace = Command::new("strace");
+    strace
+        .args(["-qq", "-y", "-o", trace.to_str().unwrap(), "-e", CALLS])
+        .arg(installer.get_program())
+        .args(arguments);
+    strace
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .envs(installer.get_envs().filter_map(|(n, v)| Some((n, v?))));
+    let output = strace.output().expect("strace is needed: apt-get install strace");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let host = node.path("host").to_str().unwrap().to_owned();
+    let text = fs::read_to_string(&trace).unwrap();
+    text.lines()
+        .filter(|l| l.contains(&host))
+        .map(|l| l.replace(&host, ""))
+        .collect()
+}
+
+/// Where the first call stands that contains all of these words.
+fn place(calls: &[String], words: &[&str]) -> usize {
+    let found = calls.iter().position(|c| words.iter().all(|w| c.contains(w)));
+    found.unwrap_or_else(|| panic!("no call with {words:?} in\n{}", calls.join("\n")))
+}
+
+#[test]
+fn d7_the_removal_takes_the_conflist_first_and_the_binary_last() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    let calls = calls(&node, &["uninstall"]);
+    let conflist = place(&calls, &["rename", "\"/etc/cni/net.d/10-calico.conflist\""]);
+    let kubeconfig = place(&calls, &["unlink", "ZZZ-linkerd-cni-kubeconfig"]);
+    let token = place(&calls, &["unlink", "/token\""]);
+    let binary = place(&calls, &["unlink", "/opt/cni/bin/linkerd-cni"]);
+    assert!(
+        conflist < kubeconfig && kubeconfig < token && token < binary,
+        "{}",
+        calls.join("\n")
+    );
+}
+
+#[test]
+fn the_installation_brings_the_binary_first_and_the_conflist_last() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let calls = calls(&node, &["once"]);
+    let binary = place(&calls, &["rename", "\"/opt/cni/bin/linkerd-cni\""]);
+    let token = place(&calls, &["rename", "/token\""]);
+    let kubeconfig = place(
+        &calls,
+        &["rename", "\"/etc/cni/net.d/ZZZ-linkerd-cni-kubeconfig\""],
+    );
+    let conflist = place(&calls, &["rename", "\"/etc/cni/net.d/10-calico.conflist\""]);
+    assert!(
+        binary < token && token < kubeconfig && kubeconfig < conflist,
+        "{}",
+        calls.join("\n")
+    );
+}
+
+#[test]
+fn d8_d9_no_file_is_ever_written_in_place_and_each_is_on_disk_before_and_after_its_rename() {
+    for (network, content) in [
+        ("10-calico.conflist", CALICO),
+        ("10-x.conf", r#"{"name":"x","type":"bridge"}"#),
+    ] {
+        let node = Node::new().with_network(network, content);
+        for command in ["once", "uninstall"] {
+            let calls = calls(&node, &[command]);
+            for call in calls
+                .iter()
+                .filter(|c| c.starts_with("open") && !c.contains("O_RDONLY"))
+            {
+                assert!(
+                    call.contains("O_EXCL") && call.contains(".evergreen-tmp\""),
+                    "{call}"
+                );
+                // Secret from the first byte: nothing is opened up before all of it is there.
+                assert!(call.contains(", 0600)"), "{call}");
+            }
+            assert!(!calls.iter().any(|c| c.contains("trunc")), "{}", calls.join("\n"));
+            for (i, call) in calls.iter().enumerate().filter(|(_, c)| c.starts_with("rename")) {
+                let paths: Vec<&str> = call.split('"').collect();
+                let (temporary, target) = (paths[1], PathBuf::from(paths[3]));
+                let before = place(&calls[..i], &["fsync(", &format!("<{temporary}>")]);
+                let dir = format!("<{}>", target.parent().unwrap().display());
+                let next = &calls[i + 1..calls.len().min(i + 3)];
+                let synced = next.iter().any(|c| c.starts_with("fsync(") && c.contains(&dir));
+                assert!(synced, "{call}\n{}", next.join("\n"));
+                assert!(before < i);
+            }
+        }
+    }
+}
+
+#[test]
+fn secrets_are_closed_to_others_from_their_first_byte_on() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let calls = calls(&node, &["once"]);
+    for secret in [".token.", ".ca.crt.", ".ZZZ-linkerd-cni-kubeconfig."] {
+        let opened = place(&calls, &["open", secret, "O_CREAT"]);
+        assert!(calls[opened].contains(", 0600)"), "{}", calls[opened]);
+        let modes = calls
+            .iter()
+            .filter(|c| c.starts_with("fchmod") && c.contains(secret));
+        assert!(
+            modes.clone().count() == 1 && modes.clone().all(|c| c.contains(", 0600)")),
+            "{}",
+            calls.join("\n")
+        );
+    }
+}
+
+#[test]
+fn d28_the_usual_log_holds_one_line_for_each_change_and_no_more() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let log = node.succeed(&["once"]);
+    for line in log.lines() {
+        assert!(
+            line.starts_with("evergreen-install level=info change=") || line.contains(" ca=added "),
+            "{line}"
+        );
+    }
+    assert!(node.succeed(&["once", "--log-level", "debug"]).lines().count() < 10);
+}
+
+#[test]
+fn d29_nothing_comes_back_when_the_end_meets_a_neighbour_at_work() {
+    for round in 0..5 {
+        let node = Node::new()
+            .with_network("10-calico.conflist", CALICO)
+            .with("EVERGREEN_ON_TERM", "remove");
+        let installer = node.start_and_wait_for("10-calico.conflist");
+        let path = node.net("10-calico.conflist");
+        let (status, log) = thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    fs::write(&path, CALICO).unwrap();
+                    thread::sleep(Duration::from_millis(3));
+                }
+            });
+            thread::sleep(Duration::from_millis(7 * round));
+            installer.end()
+        });
+        assert!(status.success(), "{log}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), CALICO, "{log}");
+        assert!(!node.bin("linkerd-cni").exists() && !node.net("linkerd-cni.evergreen").exists());
+    }
+}
+
+#[test]
+fn d30_leftovers_of_a_dead_predecessor_are_swept_and_nobody_elses() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    let right = node.snapshot();
+    let leftovers = [
+        node.net(".10-calico.conflist.18ec-1-0.evergreen-tmp"),
+        node.net("linkerd-cni.evergreen/.token.18ec-1-0.evergreen-tmp"),
+        node.bin(".linkerd-cni.18ec-1-0.evergreen-tmp"),
+    ];
+    for leftover in &leftovers {
+        fs::write(leftover, "half").unwrap();
+    }
+    fs::write(node.net("10-calico.conflist.tmp"), "a neighbour's").unwrap();
+    node.succeed(&["once"]);
+    assert!(leftovers.iter().all(|l| !l.exists()));
+    fs::remove_file(node.net("10-calico.conflist.tmp")).unwrap();
+    assert_eq!(node.snapshot(), right);
+    for leftover in &leftovers {
+        fs::write(leftover, "half").unwrap();
+    }
+    node.succeed(&["uninstall"]);
+    assert!(leftovers.iter().all(|l| !l.exists()), "{}", node.show());
+}
+
+#[test]
+fn d2_two_invalid_files_before_the_good_one_neither_hang_nor_stop_it() {
+    let node = Node::new()
+        .with_network("10-a.conflist", "{\"foo\":1}")
+        .with_network("15-b.conflist", "")
+        .with_network("20-calico.conflist", CALICO)
+        .with("EVERGREEN_ON_TERM", "remove");
+    let installer = node.start_and_wait_for("20-calico.conflist");
+    let (status, log) = installer.end();
+    assert!(status.success(), "{log}");
+    assert_eq!(
+        fs::read_to_string(node.net("20-calico.conflist")).unwrap(),
+        CALICO
+    );
+}
+
+/// Runs the installer in a mount namespace of its own, in which one of the node's directories cannot be written.
+fn read_only(node: &Node, dir: &str) -> std::process::Output {
+    let installer = node.command(&["once"]);
+    let mounted = node.path(dir);
+    let script = format!(
+        "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec {1} once",
+        mounted.display(),
+        installer.get_program().to_str().unwrap()
+    );
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+    unshare.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    unshare
+        .envs(installer.get_envs().filter_map(|(n, v)| Some((n, v?))))
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn o1_a_directory_that_cannot_be_written_is_named_with_what_to_do_and_the_rest_is_done() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let output = read_only(&node, "host/opt/cni/bin");
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{log}");
+    for words in [
+        "/opt/cni/bin/linkerd-cni",
+        "Read-only file system",
+        "mount it read-write",
+    ] {
+        assert!(log.contains(words), "no {words:?} in\n{log}");
+    }
+    // Credentials are no less welcome; the conflist must not name what is not there.
+    assert!(node.net("ZZZ-linkerd-cni-kubeconfig").exists(), "{}", node.show());
+    assert_eq!(
+        fs::read_to_string(node.net("10-calico.conflist")).unwrap(),
+        CALICO
+    );
+
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let output = read_only(&node, "host/etc/cni/net.d");
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{log}");
+    assert!(
+        log.contains("/etc/cni/net.d") && log.contains("mount it read-write"),
+        "{log}"
+    );
+    assert!(node.bin("linkerd-cni").exists(), "{}", node.show());
+}
