@@ -35,7 +35,7 @@ linkerd.io/cni-resource: "true"
 
 {{- /* The netconf: the object the installer puts into the runtime's list. */}}
 {{- define "evergreen.netconf" -}}
-{{- $ports := include "evergreen.strings" (printf "%v,%v,%s" .Values.proxyControlPort .Values.proxyAdminPort .Values.ignoreInboundPorts) | fromJsonArray }}
+{{- $ports := include "evergreen.strings" (printf "%v,%v,%v" .Values.proxyControlPort .Values.proxyAdminPort .Values.ignoreInboundPorts) | fromJsonArray }}
 {{- $only := list }}
 {{- range include "evergreen.strings" .Values.portsToRedirect | fromJsonArray }}{{- $only = append $only (int .) }}{{- end }}
 {{- $linkerd := dict

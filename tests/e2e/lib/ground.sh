@@ -69,6 +69,8 @@ start() {
   local name=$1
   shift
   env -i PATH="$PATH" HOME=/root "$@" >>"$STATE/logs/$name.log" 2>&1 </dev/null &
+  # Not the shell's job any more: it would report how it ended.
+  disown $!
   echo $! >"$STATE/run/$name.pid"
 }
 
@@ -84,7 +86,6 @@ stop() {
   pid=$(cat "$STATE/run/$1.pid")
   kill "-${2:-TERM}" "$pid" 2>/dev/null || true
   timeout 20 tail --pid="$pid" -s 0.05 -f /dev/null || kill -KILL "$pid"
-  wait "$pid" 2>/dev/null || true
 }
 
 # wait_for SECONDS WHAT COMMAND...: until COMMAND succeeds; says WHAT did not come about otherwise.

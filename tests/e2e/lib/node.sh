@@ -148,17 +148,29 @@ END
 }
 
 run_kubelet() {
+  launch_kubelet
+  wait_for 30 "the kubelet is healthy" kubelet_healthy
+}
+
+# kubelet_healthy: one that has ended, because containerd was not ready for it, is started again, as an init system does.
+kubelet_healthy() {
+  alive kubelet || launch_kubelet
+  curl -fs http://127.0.0.1:10248/healthz
+}
+
+launch_kubelet() {
   start kubelet "$TOOLS/kubelet" --config="$STATE/kubelet/config.yaml" --kubeconfig="$STATE/pki/kubelet.kubeconfig" \
     --root-dir="$STATE/kubelet/root" --cert-dir="$STATE/kubelet/pki" --hostname-override="$NODE_NAME" --node-ip="$NODE_IP"
-  wait_for 30 "the kubelet is healthy" curl -fs http://127.0.0.1:10248/healthz
 }
 
 # sandbox_of POD: the pid of the pod's first process, which holds its namespaces; seen by the runtime, not by the API.
+# The runtime may still know older ones that have ended.
 sandbox_of() {
-  local id
-  id=$(ctr -a "$RUNTIME" -n k8s.io containers ls -q \
-    "labels.\"io.kubernetes.pod.name\"==$1,labels.\"io.cri-containerd.kind\"==sandbox" | head -n 1)
-  ctr -a "$RUNTIME" -n k8s.io tasks ls | awk -v id="$id" '$1 == id && $3 == "RUNNING" { print $2; found = 1 } END { exit !found }'
+  local ids
+  ids=$(ctr -a "$RUNTIME" -n k8s.io containers ls -q \
+    "labels.\"io.kubernetes.pod.name\"==$1,labels.\"io.cri-containerd.kind\"==sandbox")
+  [ -n "$ids" ] || return 1
+  ctr -a "$RUNTIME" -n k8s.io tasks ls | grep -F "$ids" | awk '$3 == "RUNNING" { print $2; found = 1 } END { exit !found }'
 }
 
 # node_up: all of it, until pods can be made.

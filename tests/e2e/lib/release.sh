@@ -20,5 +20,7 @@ install_chart() {
   helm upgrade --install "$RELEASE" "$ROOT/installer/chart" --namespace "$RELEASE_NAMESPACE" --create-namespace \
     --set image.name="$OUR_IMAGE" --set image.version=e2e --set image.pullPolicy=Never \
     --set destCNIBinDir="$BIN_DIR" --set destCNINetDir="$NET_DIR" "$@"
-  kubectl -n "$RELEASE_NAMESPACE" rollout status "daemonset/$RELEASE" --timeout=60s
+  installer_is_ready
 }
+
+installer_is_ready() { kubectl -n "$RELEASE_NAMESPACE" rollout status "daemonset/$RELEASE" --timeout=90s; }

@@ -32,7 +32,6 @@ pods_in_flight() {
 }
 
 sandboxes_come_back() {
-  local pod answer=('' inbound app app)
   cat >"$STATE/kubelet/static/static.yaml" <<END
 apiVersion: v1
 kind: Pod
@@ -41,8 +40,10 @@ spec:
 $(pod_spec plain)
 END
   make_pod away-meshed meshed
+  make_pod away-later meshed
   make_pod away-plain plain
   ready away-meshed
+  ready away-later
   ready away-plain
   wait_for 30 "the static pod is known" kubectl get pod "static-$NODE_NAME"
   ready "static-$NODE_NAME"
@@ -52,11 +53,11 @@ END
   comes_back away-plain app
   comes_back "static-$NODE_NAME" app
   sleep "$OUTAGE_SECONDS"
-  comes_back away-meshed inbound
+  comes_back away-later inbound
   start_apiserver "$(current_key)"
   rm "$STATE/kubelet/static/static.yaml"
   wait_for 30 "the node is ready" node_is True
-  remove away-meshed away-plain
+  remove away-meshed away-later away-plain
 }
 
 # comes_back POD WHO: its sandbox is killed; soon there is another, and WHO answers a connection to the app.
@@ -72,8 +73,7 @@ comes_back() {
 # answers_anew POD OLD-PID WHO
 answers_anew() {
   local new address
-  new=$(sandbox_of "$1")
-  [ "$new" != "$2" ]
+  new=$(sandbox_of "$1") && [ "$new" != "$2" ] || return 1
   address=$(nsenter --target "$new" --net ip -4 -o addr show dev eth0 | awk '{ split($4, a, "/"); print a[1] }')
   [ "$("$PROBE" ask "$address:8080" | cut -d' ' -f1)" = "$3" ]
 }
@@ -96,6 +96,7 @@ node_restarts() {
   run_containerd
   run_kubelet
   wait_for 60 "the node is ready" node_is True
+  wait_for 30 "the kubelet knows its pods again" ask_from survivor app "$NODE_IP:$OUTSIDE_PORT"
   is_meshed survivor
   make_pod after-restart meshed
   ready after-restart

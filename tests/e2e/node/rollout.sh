@@ -10,10 +10,6 @@ rollout() {
   run_case "the installer is frozen and its pod object deleted; a new one heals the node" under_churn frozen_installer
 }
 
-installer_is_ready() {
-  kubectl -n "$RELEASE_NAMESPACE" rollout status "daemonset/$RELEASE" --timeout=90s
-}
-
 three_rollouts() {
   local n
   for n in 1 2 3; do
