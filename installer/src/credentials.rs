@@ -54,7 +54,7 @@ pub fn make_it_so(config: &Config, wanted: &Token, report: &mut Report) -> bool 
         Path::new(""),
         report,
     );
-    report.credential = Some(on_node(config, wanted, kind));
+    report.credential = Some(facts(config, wanted, kind));
     // The kubeconfig last: it must not name what is not there.
     let kubeconfig = Ok(kubeconfig(config, wanted).into_bytes());
     keep(&place.kubeconfig, kubeconfig, "kubeconfig", Path::new(""), report)
@@ -131,11 +131,16 @@ fn remove_copies(place: &Place, report: &mut Report) -> bool {
     true
 }
 
+/// Token and CA in our own directory on the node, as this process can read them.
+pub fn on_node(config: &Config) -> [PathBuf; 2] {
+    [token_file(&config.place), ca_file(&config.place)].map(|f| f.here().to_path_buf())
+}
+
 /// Token and CA that the plugin uses, as this process can read them.
 pub fn in_use(config: &Config, wanted: &Token) -> [PathBuf; 2] {
     match wanted {
         Token::Volume(_) => [config.token_file.clone(), config.ca_file.clone()],
-        _ => [token_file(&config.place), ca_file(&config.place)].map(|f| f.here().to_path_buf()),
+        _ => on_node(config),
     }
 }
 
@@ -197,7 +202,7 @@ pub fn minted_before(config: &Config) -> Option<Minted> {
     (is_ours && same_audiences && same_node).then(|| Minted::new(Secret::new(token), kind, since, ends))
 }
 
-fn on_node(config: &Config, wanted: &Token, kind: Kind) -> Credential {
+fn facts(config: &Config, wanted: &Token, kind: Kind) -> Credential {
     let [token, ca] = in_use(config, wanted).map(|file| fs::read(file).unwrap_or_default());
     Credential {
         kind,

@@ -11,7 +11,7 @@ use std::{
 
 use evergreen_cni::{
     deadline::Deadline,
-    kube::{Class, Error, claims::Claims},
+    kube::{Class, Error, Source, claims::Claims},
 };
 
 use crate::{
@@ -35,6 +35,24 @@ pub struct Decision {
     pub because: String,
 }
 
+impl Decision {
+    /// Everything stays.
+    pub fn keep(because: impl Into<String>) -> Self {
+        Self {
+            remove: false,
+            because: because.into(),
+        }
+    }
+
+    /// Everything goes.
+    fn remove(because: impl Into<String>) -> Self {
+        Self {
+            remove: true,
+            because: because.into(),
+        }
+    }
+}
+
 /// What the API server says of the DaemonSet.
 enum Wanted {
     Yes,
@@ -45,18 +63,14 @@ enum Wanted {
 
 /// Decides. `had_rights`: this pod was seen to be allowed to read pods.
 pub fn decide(config: &Config, had_rights: bool) -> Decision {
-    let decision = |remove, because: &str| Decision {
-        remove,
-        because: because.to_owned(),
-    };
     match config.on_term {
-        OnTerm::Remove => return decision(true, "EVERGREEN_ON_TERM is remove"),
-        OnTerm::Keep => return decision(false, "EVERGREEN_ON_TERM is keep"),
+        OnTerm::Remove => return Decision::remove("EVERGREEN_ON_TERM is remove"),
+        OnTerm::Keep => return Decision::keep("EVERGREEN_ON_TERM is keep"),
         OnTerm::Auto => {}
     }
     match daemonset(config) {
-        Wanted::Yes => decision(false, "the DaemonSet is still wanted"),
-        Wanted::No(because) => decision(true, because),
+        Wanted::Yes => Decision::keep("the DaemonSet is still wanted"),
+        Wanted::No(because) => Decision::remove(because),
         Wanted::MayNotAsk if had_rights => watch_rights(config),
         Wanted::MayNotAsk => unsure(config, "this pod may not read its DaemonSet"),
         Wanted::CannotAsk(error) => unsure(config, &error.to_string()),
@@ -97,10 +111,7 @@ fn watch_rights(config: &Config) -> Decision {
             Err(e) if matches!(e.class, Class::Forbidden | Class::Unauthorized | Class::Anonymous) => {
                 let since: Instant = *gone_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= GONE_FOR_GOOD {
-                    return Decision {
-                        remove: true,
-                        because: "the rights this pod had are gone".to_owned(),
-                    };
+                    return Decision::remove("the rights this pod had are gone");
                 }
             }
             Err(e) if Instant::now() >= end => return unsure(config, &e.to_string()),
@@ -108,11 +119,9 @@ fn watch_rights(config: &Config) -> Decision {
             Ok(()) => gone_since = None,
         }
         if gone_since.is_none() && Instant::now() >= end {
-            let because = "the rights this pod had are still there, so an uninstallation is unlikely";
-            return Decision {
-                remove: false,
-                because: because.to_owned(),
-            };
+            return Decision::keep(
+                "the rights this pod had are still there, so an uninstallation is unlikely",
+            );
         }
         thread::sleep(BETWEEN_LOOKS);
     }
@@ -132,6 +141,16 @@ fn may_read_itself(config: &Config) -> Result<(), Error> {
         .map_or_else(|| "none".to_owned(), |pod| pod.name);
     match client.pod(&namespace, &name, None) {
         Err(e) if e.class == Class::NotFound => Ok(()),
+        // A pod that was deleted by force takes its token with it: that alone is no uninstallation. The plugin's own token
+        // tells the two apart.
+        Err(e) if e.class == Class::Unauthorized && plugin_is_known(config) => Ok(()),
         answer => answer.map(|_| ()),
     }
+}
+
+fn plugin_is_known(config: &Config) -> bool {
+    let [token, ca] = credentials::on_node(config);
+    let deadline = Deadline::after(Duration::from_secs(1));
+    let client = api::with_token(config, Source::File(token), &ca, deadline);
+    client.and_then(|mut client| client.self_subject_review()).is_ok()
 }

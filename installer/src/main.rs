@@ -45,6 +45,7 @@ use evergreen_cni::log::{Level, Log};
 
 use config::{Config, Place};
 use keeper::Keeper;
+use leave::Decision;
 use reconcile::{Outcome, Reconciler};
 use report::{Report, Voice};
 use settings::{Given, Setting};
@@ -153,8 +154,11 @@ fn run(mut reconciler: Reconciler, mut watch: Watch, button: UnixStream, log: Lo
             break;
         }
     }
-    let had_rights = status.facts().had_rights;
-    let decision = leave::decide(reconciler.config(), had_rights);
+    let decision = if reconciler.is_alone() {
+        leave::decide(reconciler.config(), status.facts().had_rights)
+    } else {
+        Decision::keep("another installer works on this node")
+    };
     let word = if decision.remove { "removes" } else { "keeps" };
     log.info(format_args!("leaving={word} because={:?}", decision.because));
     if decision.remove {

@@ -84,6 +84,13 @@ impl Reconciler {
         Outcome { report, installed }
     }
 
+    /// True when no other installer works on this node.
+    pub fn is_alone(&self) -> bool {
+        self.ownership
+            .as_ref()
+            .is_none_or(|o| o.is_alone(&self.config.place))
+    }
+
     /// The end of one that stays, when everything shall be removed; nothing is removed while another one works here.
     pub fn remove(&mut self) -> Report {
         let place = &self.config.place;

@@ -128,6 +128,38 @@ fn under_linkerds_chart_rights_that_stay_or_come_back_mean_that_everything_stays
 }
 
 #[test]
+fn a_pod_that_is_deleted_by_force_takes_its_token_along_and_nothing_else() {
+    let cluster = Cluster::new();
+    let mut installer = cluster.start();
+    installer.until(&cluster.node, "a token bound to the node is there", || {
+        cluster.has_node_token()
+    });
+    cluster.api.wait_for(Duration::from_secs(10), |seen| {
+        seen.iter()
+            .any(|s| s.path.ends_with("selfsubjectaccessreviews") && s.status == 201)
+    });
+    cluster.api.remove(crate::cluster::POD);
+    let (status, log) = installer.end();
+    assert!(status.success() && kept(&cluster.node), "{log}");
+    // The same, and the plugin's account is gone too: an uninstallation.
+    let cluster = Cluster::new();
+    let mut installer = cluster.start();
+    installer.until(&cluster.node, "a token bound to the node is there", || {
+        cluster.has_node_token()
+    });
+    cluster.api.wait_for(Duration::from_secs(10), |seen| {
+        seen.iter()
+            .filter(|s| s.path.ends_with("selfsubjectaccessreviews") && s.status == 201)
+            .count()
+            > 8
+    });
+    cluster.api.remove(crate::cluster::POD);
+    cluster.api.remove(crate::cluster::NODE);
+    let (status, log) = installer.end();
+    assert!(status.success() && removed(&cluster.node), "{log}");
+}
+
+#[test]
 fn d22_an_older_installer_leaves_everything_to_a_newer_one() {
     let cluster = Cluster::new().with("EVERGREEN_ON_TERM", "remove");
     let old = cluster.start();

@@ -1,8 +1,8 @@
 //! How often one file may be written again when somebody else keeps undoing it. Pure.
 //!
-//! A neighbour that rewrites its conflist a few times is followed at once. One that rewrites it whenever we do is a fight
-//! that nobody can win: it is held to less than one rewrite a second, and yet our entry is back within a second of the
-//! neighbour's last word.
+//! A neighbour that rewrites its conflist now and then is followed at once, each time. One that does so whenever we have
+//! written is a fight that nobody can win: it is held to less than one rewrite a second, and yet our entry is back within a
+//! second of the neighbour's last word.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,9 @@ use std::{
 
 /// What is counted.
 const WINDOW: Duration = Duration::from_secs(10);
-/// So many in a window are followed at once ...
+/// Undone sooner than this, a rewrite was undone because it was written.
+const SOON: Duration = Duration::from_millis(950);
+/// So many of those in a row are followed at once ...
 const AT_ONCE: usize = 5;
 /// ... then it is a fight, and one long pause takes the heat out of it ...
 const PAUSE: Duration = Duration::from_millis(6200);
@@ -23,9 +25,12 @@ const MOST: usize = 9;
 /// The rewrites of one file.
 #[derive(Debug, Default)]
 pub struct Pace {
+    /// Those of the last window.
     written: VecDeque<Instant>,
-    /// How many had been written when it became a fight; none while it is not one.
-    fight_from: Option<usize>,
+    /// How many in a row were undone soon.
+    undone_soon: usize,
+    /// It is a fight, and the long pause is over.
+    paused: bool,
 }
 
 impl Pace {
@@ -35,11 +40,10 @@ impl Pace {
         let Some(last) = self.written.back().copied() else {
             return Duration::ZERO;
         };
-        if self.fight_from.is_none() && self.written.len() < AT_ONCE {
+        if !self.is_fight(now) {
             return Duration::ZERO;
         }
-        let first_of_fight = *self.fight_from.get_or_insert(self.written.len()) == self.written.len();
-        let spaced = last + if first_of_fight { PAUSE } else { SPACING };
+        let spaced = last + if self.paused { SPACING } else { PAUSE };
         let allowed = match self
             .written
             .len()
@@ -52,14 +56,27 @@ impl Pace {
         allowed.saturating_duration_since(now)
     }
 
-    /// True when it has been rewritten so often that somebody must be undoing it.
+    /// True when it has been undone so often and so soon that it is undone because we write it.
     pub fn is_fight(&self, now: Instant) -> bool {
-        let lately = |last: &Instant| now.duration_since(*last) < WINDOW;
-        self.fight_from.is_some() && self.written.back().is_some_and(lately)
+        self.undone_soon >= AT_ONCE - 1
+            && self
+                .written
+                .back()
+                .is_some_and(|last| now.duration_since(*last) < WINDOW)
     }
 
     /// Notes a rewrite.
     pub fn wrote(&mut self, now: Instant) {
+        self.paused = self.is_fight(now);
+        let soon = self
+            .written
+            .back()
+            .is_some_and(|last| now.duration_since(*last) < SOON);
+        if soon {
+            self.undone_soon += 1;
+        } else if !self.paused {
+            self.undone_soon = 0;
+        }
         self.written.push_back(now);
     }
 
@@ -78,8 +95,6 @@ impl Pace {
             .is_some_and(|t| now.duration_since(*t) >= WINDOW)
         {
             self.written.pop_front();
-            // The numbers before the fight are of no interest once the first of them is gone.
-            self.fight_from = self.fight_from.map(|_| 0);
         }
     }
 }
@@ -133,9 +148,20 @@ mod tests {
     }
 
     #[test]
+    fn a_neighbour_that_rewrites_once_a_second_is_followed_at_once_for_ever() {
+        let (start, mut pace) = (Instant::now(), Pace::default());
+        for i in 0..60 {
+            let now = start + Duration::from_millis(1000 * i);
+            assert_eq!(pace.wait(now), Duration::ZERO, "rewrite {i}");
+            pace.wrote(now);
+        }
+    }
+
+    #[test]
     fn peace_is_forgotten_after_a_window() {
         let (start, mut pace) = (Instant::now(), Pace::default());
         (0..5).for_each(|_| pace.wrote(start));
+        assert!(pace.is_fight(start));
         assert!(pace.wait(start) > Duration::from_secs(6));
         assert_eq!(pace.wait(start + WINDOW), Duration::ZERO);
     }
