@@ -1,19 +1,17 @@
 //! The plugin on the node: the image's file, byte for byte, under the name that `type` asks for, proven to run there.
 //! Touches the runtime's plugin directory only.
 
+mod version;
+
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
-    io::{self, Read, Write},
+    io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
-use evergreen_cni::deadline::Deadline;
 
 use crate::{
     atomic::{self, Access},
@@ -27,8 +25,6 @@ use crate::{
 const MODE: u32 = 0o755;
 /// The plugin's name in an image that does not know the `type` it will be asked for.
 const OUR_NAME: &str = "evergreen-cni";
-/// How long the plugin may take to say its version.
-const VERSION_TAKES: Duration = Duration::from_secs(5);
 
 /// A file of the image that belongs on the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -192,76 +188,9 @@ impl Wanted {
 
     fn prove(&self, path: &Path) -> Result<()> {
         if self.is_plugin {
-            answers_version(path).context("the plugin does not run on this node")
+            version::ask(path).context("the plugin does not run on this node")
         } else {
             Ok(())
-        }
-    }
-}
-
-/// Asks the plugin for the versions it speaks, as a runtime does.
-fn answers_version(plugin: &Path) -> Result<()> {
-    let mut child = start(plugin)?;
-    let answer = read_answer(&mut child);
-    // Dead or alive: it has had its time. An error here only says that it is gone already.
-    let _ = child.kill();
-    let status = child.wait().context("wait for it")?;
-    let answer = answer?;
-    let versions: Option<serde_json::Value> = serde_json::from_slice(&answer).ok();
-    let speaks = versions
-        .as_ref()
-        .and_then(|v| v.get("supportedVersions"))
-        .and_then(|v| v.as_array());
-    if speaks.is_none_or(Vec::is_empty) {
-        let shown: String = String::from_utf8_lossy(&answer).chars().take(200).collect();
-        bail!("asked for its versions, it ended with {status} and said {shown:?}");
-    }
-    Ok(())
-}
-
-fn start(plugin: &Path) -> Result<Child> {
-    let mut command = Command::new(plugin);
-    command.env_clear().env("CNI_COMMAND", "VERSION");
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    // A process that was forked elsewhere while we wrote the file may hold it open for writing until it execs.
-    for _ in 0..20 {
-        match command.spawn() {
-            Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy => {
-                thread::sleep(Duration::from_millis(10))
-            }
-            started => return started.context("run it"),
-        }
-    }
-    command.spawn().context("run it")
-}
-
-fn read_answer(child: &mut Child) -> Result<Vec<u8>> {
-    use std::os::fd::AsFd;
-    if let Some(mut stdin) = child.stdin.take() {
-        // It may answer without reading; a closed pipe is no failure.
-        let _ = stdin.write_all(br#"{"cniVersion":"1.0.0"}"#);
-    }
-    let Some(mut stdout) = child.stdout.take() else {
-        bail!("its stdout is gone")
-    };
-    let deadline = Deadline::after(VERSION_TAKES);
-    let mut answer = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        sys::wait_readable(&[stdout.as_fd()], deadline.left()).context("wait for its answer")?;
-        if deadline.is_over() {
-            bail!(
-                "asked for its versions, it did not answer within {} s",
-                VERSION_TAKES.as_secs()
-            );
-        }
-        match stdout.read(&mut buffer).context("read its answer")? {
-            0 => return Ok(answer),
-            n if answer.len() < 64 * 1024 => answer.extend_from_slice(buffer.get(..n).unwrap_or_default()),
-            _ => bail!("asked for its versions, it does not stop talking"),
         }
     }
 }

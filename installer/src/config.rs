@@ -1,13 +1,14 @@
 //! From what was given to what is known to be right, in one step, before the node is touched.
 
+mod parse;
+
 use std::{
     fs,
-    net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use evergreen_cni::log::Level;
 
 use crate::{entry::Entry, host::HostPath, settings::Given};
@@ -117,21 +118,21 @@ impl Place {
     /// The directories and names, for `type_name`.
     pub fn from_given(given: &Given, type_name: &str) -> Result<Self> {
         let prefix = Path::new(given.value("CONTAINER_MOUNT_PREFIX"));
-        let net_dir = HostPath::new(prefix, absolute(given, "DEST_CNI_NET_DIR")?);
+        let net_dir = HostPath::new(prefix, parse::absolute(given, "DEST_CNI_NET_DIR")?);
         Ok(Self {
-            bin_dir: HostPath::new(prefix, absolute(given, "DEST_CNI_BIN_DIR")?),
+            bin_dir: HostPath::new(prefix, parse::absolute(given, "DEST_CNI_BIN_DIR")?),
             own_dir: net_dir.join(format!("{type_name}.evergreen")),
-            kubeconfig: net_dir.join(kubeconfig_name(given)?),
+            kubeconfig: net_dir.join(parse::kubeconfig_name(given)?),
             net_dir,
             type_name: type_name.to_owned(),
-            image_bin_dir: absolute(given, "CONTAINER_CNI_BIN_DIR")?.to_path_buf(),
-            keep_binary: truth(given, "EVERGREEN_KEEP_BINARY")?,
+            image_bin_dir: parse::absolute(given, "CONTAINER_CNI_BIN_DIR")?.to_path_buf(),
+            keep_binary: parse::truth(given, "EVERGREEN_KEEP_BINARY")?,
         })
     }
 
     /// For a removal: the template is read when there is one, only for its `type`.
     pub fn for_removal(given: &Given) -> Result<Self> {
-        match template(given)? {
+        match parse::template(given)? {
             Some(text) => Self::from_given(
                 given,
                 Entry::from_template(&text, Path::new(""), None)?.type_name(),
@@ -144,44 +145,44 @@ impl Place {
 impl Config {
     /// Everything, checked.
     pub fn from_given(given: &Given) -> Result<Self> {
-        let Some(text) = template(given)? else {
+        let Some(text) = parse::template(given)? else {
             bail!(
                 "no netconf template: set CNI_NETWORK_CONFIG to its JSON, or CNI_NETWORK_CONFIG_FILE to its file"
             );
         };
-        let token_file = absolute(given, "KUBE_TOKEN_FILE")?.to_path_buf();
+        let token_file = parse::absolute(given, "KUBE_TOKEN_FILE")?.to_path_buf();
         let beside_token = |name: &str| token_file.with_file_name(name);
         // The kubelet puts it there; where it does not, the defaults of the plugin hold.
         let namespace = fs::read_to_string(beside_token("namespace")).ok();
         let namespace = namespace.as_deref().map(str::trim).filter(|n| !n.is_empty());
 
-        let net_dir = absolute(given, "DEST_CNI_NET_DIR")?;
-        let entry = Entry::from_template(&text, &net_dir.join(kubeconfig_name(given)?), namespace)?;
+        let net_dir = parse::absolute(given, "DEST_CNI_NET_DIR")?;
+        let entry = Entry::from_template(&text, &net_dir.join(parse::kubeconfig_name(given)?), namespace)?;
         let place = Place::from_given(given, entry.type_name())?;
         let prefix = Path::new(given.value("CONTAINER_MOUNT_PREFIX"));
         Ok(Self {
             networks: Networks::from_text(given.value("EVERGREEN_CONFLIST"))?,
-            server: server(given)?,
+            server: parse::server(given)?,
             ca_file: match given.value("KUBE_CA_FILE") {
                 "" => beside_token("ca.crt"),
-                _ => absolute(given, "KUBE_CA_FILE")?.to_path_buf(),
+                _ => parse::absolute(given, "KUBE_CA_FILE")?.to_path_buf(),
             },
             extra_ca_file: match given.value("EVERGREEN_EXTRA_CA_FILE") {
                 "" => None,
-                _ => Some(absolute(given, "EVERGREEN_EXTRA_CA_FILE")?.to_path_buf()),
+                _ => Some(parse::absolute(given, "EVERGREEN_EXTRA_CA_FILE")?.to_path_buf()),
             },
-            wait: seconds(given, "EVERGREEN_WAIT_SECONDS")?,
+            wait: parse::seconds(given, "EVERGREEN_WAIT_SECONDS")?,
             on_term: OnTerm::from_text(given.value("EVERGREEN_ON_TERM"))?,
-            on_term_unsure: unsure(given.value("EVERGREEN_ON_TERM_UNSURE"))?,
+            on_term_unsure: parse::unsure(given.value("EVERGREEN_ON_TERM_UNSURE"))?,
             daemonset: given.value("EVERGREEN_DAEMONSET").to_owned(),
             token_source: TokenSource::from_text(given.value("EVERGREEN_TOKEN_SOURCE"))?,
-            account: account(given.value("EVERGREEN_SERVICE_ACCOUNT"))?,
-            audiences: list(given.value("EVERGREEN_TOKEN_AUDIENCE")),
-            token_seconds: lifetime(given.value("EVERGREEN_TOKEN_SECONDS"))?,
+            account: parse::account(given.value("EVERGREEN_SERVICE_ACCOUNT"))?,
+            audiences: parse::list(given.value("EVERGREEN_TOKEN_AUDIENCE")),
+            token_seconds: parse::lifetime(given.value("EVERGREEN_TOKEN_SECONDS"))?,
             prefix: prefix.to_path_buf(),
-            kubelet_dir: HostPath::new(prefix, absolute(given, "EVERGREEN_KUBELET_DIR")?),
+            kubelet_dir: HostPath::new(prefix, parse::absolute(given, "EVERGREEN_KUBELET_DIR")?),
             node_name: Some(given.value("NODE_NAME").to_owned()).filter(|n| !n.is_empty()),
-            port: port(given.value("EVERGREEN_ADMIN_PORT"))?,
+            port: parse::port(given.value("EVERGREEN_ADMIN_PORT"))?,
             token_file,
             place,
             entry,
@@ -241,130 +242,7 @@ pub fn level(given: &Given) -> Result<Level> {
 
 /// What SLEEP says: true for `run`, false for `once`.
 pub fn stays(given: &Given) -> Result<bool> {
-    truth(given, "SLEEP")
-}
-
-fn truth(given: &Given, variable: &str) -> Result<bool> {
-    match given.value(variable) {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        other => bail!("{variable} is {other:?}: write `true` or `false`"),
-    }
-}
-
-fn template(given: &Given) -> Result<Option<String>> {
-    match (
-        given.value("CNI_NETWORK_CONFIG"),
-        given.value("CNI_NETWORK_CONFIG_FILE"),
-    ) {
-        ("", "") => Ok(None),
-        ("", file) => fs::read_to_string(file)
-            .with_context(|| format!("read the netconf template that CNI_NETWORK_CONFIG_FILE names: {file}"))
-            .map(Some),
-        (text, _) => Ok(Some(text.to_owned())),
-    }
-}
-
-fn kubeconfig_name(given: &Given) -> Result<&str> {
-    match given.value("KUBECONFIG_FILE_NAME") {
-        name if name.contains('/') || name == "." || name == ".." => {
-            bail!("KUBECONFIG_FILE_NAME is {name:?}: write a file's name without its directory")
-        }
-        name if [".conf", ".conflist", ".json"].iter().any(|e| name.ends_with(e)) => {
-            bail!("KUBECONFIG_FILE_NAME is {name:?}: a runtime would load a file of this name as a network")
-        }
-        name => Ok(name),
-    }
-}
-
-fn absolute<'a>(given: &'a Given, variable: &str) -> Result<&'a Path> {
-    let path = Path::new(given.value(variable));
-    if path.is_relative() {
-        bail!(
-            "{variable} is {:?}: write an absolute path",
-            given.value(variable)
-        );
-    }
-    Ok(path)
-}
-
-fn seconds(given: &Given, variable: &str) -> Result<Duration> {
-    let text = given.value(variable);
-    let seconds = text
-        .parse()
-        .ok()
-        .with_context(|| format!("{variable} is {text:?}: write whole seconds"))?;
-    Ok(Duration::from_secs(seconds))
-}
-
-fn unsure(text: &str) -> Result<OnTerm> {
-    match OnTerm::from_text(text) {
-        Ok(OnTerm::Auto) | Err(_) => bail!("EVERGREEN_ON_TERM_UNSURE is {text:?}: write `keep` or `remove`"),
-        sure => sure,
-    }
-}
-
-fn account(text: &str) -> Result<Option<(String, String)>> {
-    match text.split_once('/') {
-        None if text.is_empty() => Ok(None),
-        None => Ok(Some((String::new(), text.to_owned()))),
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
-            Ok(Some((namespace.to_owned(), name.to_owned())))
-        }
-        Some(_) => bail!("EVERGREEN_SERVICE_ACCOUNT is {text:?}: write NAME or NAMESPACE/NAME"),
-    }
-}
-
-fn list(text: &str) -> Vec<String> {
-    text.split(',')
-        .map(str::trim)
-        .filter(|e| !e.is_empty())
-        .map(str::to_owned)
-        .collect()
-}
-
-/// Kubernetes takes 600 seconds and more.
-fn lifetime(text: &str) -> Result<u64> {
-    let seconds = text
-        .parse()
-        .ok()
-        .filter(|s| (600..=u64::from(u32::MAX)).contains(s));
-    seconds.with_context(|| format!("EVERGREEN_TOKEN_SECONDS is {text:?}: write seconds, at least 600"))
-}
-
-fn port(text: &str) -> Result<Option<u16>> {
-    match text {
-        "off" => Ok(None),
-        _ => text.parse().map(Some).ok().with_context(|| {
-            format!("EVERGREEN_ADMIN_PORT is {text:?}: write a port, 0 for any that is free, or `off`")
-        }),
-    }
-}
-
-fn server(given: &Given) -> Result<String> {
-    let host = given.value("KUBERNETES_SERVICE_HOST");
-    if host.is_empty() {
-        bail!(
-            "KUBERNETES_SERVICE_HOST is not set: the kubelet sets it in every pod; outside of one, name the API server"
-        );
-    }
-    let port = given.value("KUBERNETES_SERVICE_PORT");
-    if !port.parse::<u16>().is_ok_and(|p| p != 0) {
-        bail!("KUBERNETES_SERVICE_PORT is {port:?}: write a port from 1 to 65535");
-    }
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    match bare.parse::<IpAddr>() {
-        Ok(IpAddr::V6(address)) => Ok(format!("https://[{address}]:{port}")),
-        Ok(IpAddr::V4(address)) => Ok(format!("https://{address}:{port}")),
-        Err(_)
-            if host
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-')) =>
-        {
-            Ok(format!("https://{host}:{port}"))
-        }
-        Err(_) => bail!("KUBERNETES_SERVICE_HOST is {host:?}: write an address or a host name"),
-    }
+    parse::truth(given, "SLEEP")
 }
 
 #[cfg(test)]
@@ -403,7 +281,7 @@ mod tests {
     #[test]
     fn an_ipv6_server_is_bracketed_once() {
         for host in ["fd00:10:96::1", "[fd00:10:96::1]"] {
-            let made = server(&given(&[("KUBERNETES_SERVICE_HOST", host)])).unwrap();
+            let made = parse::server(&given(&[("KUBERNETES_SERVICE_HOST", host)])).unwrap();
             assert_eq!(made, "https://[fd00:10:96::1]:443");
         }
     }

@@ -1,6 +1,9 @@
 //! The plugin's way to the API server: token, CA bundle and the kubeconfig that names them. Only the first two ever change,
 //! each by a rename of its own. Touches our own directory and the kubeconfig.
 
+mod kept;
+mod source;
+
 use std::{
     fs, io,
     os::unix::fs::MetadataExt,
@@ -8,28 +11,24 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use evergreen_cni::kube::{Secret, claims::Claims, clock};
+use evergreen_cni::kube::{claims::Claims, clock};
 use serde_json::{Value, json};
 
+pub use self::kept::minted_before;
+use self::source::Source;
 use crate::{
     atomic::{self, Access},
     ca,
     config::{Config, Place, TokenSource},
     host::HostPath,
     keeper::Token,
-    report::{Credential, Report},
+    report::Report,
     sys,
-    token::{self, Kind, Minted},
+    token::Kind,
 };
 
 const SECRET: Access<'static> = Access::Mode(SECRET_MODE);
 const SECRET_MODE: u32 = 0o600;
-
-/// What the pod's projected volume holds, from one generation of it.
-struct Source {
-    token: Result<Vec<u8>>,
-    ca: Result<Vec<u8>>,
-}
 
 /// Makes the node's files right. True when the plugin can work with them.
 pub fn make_it_so(config: &Config, wanted: &Token, report: &mut Report) -> bool {
@@ -49,12 +48,12 @@ pub fn make_it_so(config: &Config, wanted: &Token, report: &mut Report) -> bool 
     }
     keep(
         &record_file(place),
-        Ok(record(place, wanted, kind)),
+        Ok(kept::record(place, wanted, kind)),
         "token",
         Path::new(""),
         report,
     );
-    report.credential = Some(facts(config, wanted, kind));
+    report.credential = Some(kept::facts(config, wanted, kind));
     // The kubeconfig last: it must not name what is not there.
     let kubeconfig = Ok(kubeconfig(config, wanted).into_bytes());
     keep(&place.kubeconfig, kubeconfig, "kubeconfig", Path::new(""), report)
@@ -176,65 +175,6 @@ pub fn own_namespace(config: &Config) -> Option<String> {
     beside.or_else(|| Claims::read(&pod_token(config).ok()?).map(|c| c.kubernetes.namespace))
 }
 
-/// The token on the node, when it is one that was requested for this configuration and still has a while to live. It says
-/// all of that itself.
-pub fn minted_before(config: &Config) -> Option<Minted> {
-    let token = fs::read(token_file(&config.place).here()).ok()?;
-    let claims = Claims::read(&token)?;
-    let kind = match (&claims.kubernetes.node, &claims.kubernetes.pod) {
-        (_, Some(_)) => return None,
-        (Some(_), None) => Kind::NodeBound,
-        (None, None) => Kind::Unbound,
-    };
-    let pods = pod_token(config)
-        .ok()
-        .and_then(|t| Claims::read(&t))
-        .unwrap_or_default();
-    let wanted = token::wanted(config, &pods);
-    let is_ours = token::account_of(&claims) == Some((wanted.namespace, wanted.account));
-    let same_audiences = wanted.audiences.is_empty() || wanted.audiences == claims.aud;
-    let same_node = wanted
-        .node
-        .zip(claims.kubernetes.node)
-        .is_none_or(|(wanted, bound)| wanted.0 == bound.name);
-    let ends = claims.exp.filter(|ends| *ends > clock::now() + 60)?;
-    let since = claims.iat.unwrap_or_else(clock::now);
-    (is_ours && same_audiences && same_node).then(|| Minted::new(Secret::new(token), kind, since, ends))
-}
-
-fn facts(config: &Config, wanted: &Token, kind: Kind) -> Credential {
-    let [token, ca] = in_use(config, wanted).map(|file| fs::read(file).unwrap_or_default());
-    Credential {
-        kind,
-        ends: Claims::read(&token).and_then(|claims| claims.exp),
-        ca_ends: ca::ends(&ca),
-    }
-}
-
-/// What lies beside the token, for people: how it was made, why so, and when it ends. A reason that is not known yet does
-/// not replace one that is.
-fn record(place: &Place, wanted: &Token, kind: Kind) -> Vec<u8> {
-    let found = fs::read(record_file(place).here()).ok();
-    let found: Value = found
-        .and_then(|f| serde_json::from_slice(&f).ok())
-        .unwrap_or_default();
-    let known = (found["kind"] == kind.word())
-        .then(|| found["because"].as_str())
-        .flatten();
-    let because = match wanted {
-        Token::Copy(because) => because,
-        Token::Minted(_) | Token::Volume(_) => "",
-        Token::Undecided => known.unwrap_or_default(),
-    };
-    let ends = match wanted {
-        Token::Minted(minted) => Some(clock::rfc3339(minted.ends)),
-        Token::Undecided => found["ends"].as_str().map(str::to_owned),
-        Token::Copy(_) | Token::Volume(_) => None,
-    };
-    let record = json!({"kind": kind.word(), "because": because, "ends": ends});
-    format!("{record:#}\n").into_bytes()
-}
-
 /// Takes them away, the kubeconfig first.
 pub fn take_away(place: &Place, report: &mut Report) {
     for file in [
@@ -342,63 +282,4 @@ fn is_secret(path: &Path) -> io::Result<bool> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),
     }
-}
-
-impl Source {
-    /// Reads both files. Where they lie in one projected volume they come from one generation of it: the kubelet replaces
-    /// the link `..data` and then deletes the old directory behind it, at any time.
-    fn read(token_file: &Path, ca_file: &Path) -> Self {
-        let mut read = Self::read_once(token_file, ca_file);
-        for _ in 0..10 {
-            let vanished = |r: &Result<Vec<u8>>| {
-                r.as_ref().is_err_and(|e| {
-                    e.downcast_ref::<io::Error>()
-                        .is_some_and(|e| e.kind() == io::ErrorKind::NotFound)
-                })
-            };
-            if !vanished(&read.token) && !vanished(&read.ca) {
-                break;
-            }
-            read = Self::read_once(token_file, ca_file);
-        }
-        read
-    }
-
-    fn read_once(token_file: &Path, ca_file: &Path) -> Self {
-        let shared = token_file.parent() == ca_file.parent();
-        let token_in = generation(token_file);
-        let ca_in = if shared {
-            token_in.clone()
-        } else {
-            generation(ca_file)
-        };
-        let read = |dir: Option<PathBuf>, file: &Path| match (dir, file.file_name()) {
-            (Some(dir), Some(name)) => fs::read(dir.join(name)),
-            _ => fs::read(file),
-        };
-        Self {
-            token: read(token_in, token_file)
-                .context("read this pod's token")
-                .and_then(|t| usable_token(&t)),
-            ca: read(ca_in, ca_file).context("read the CA bundle"),
-        }
-    }
-}
-
-/// The directory that `..data` stands for now, if the file is in a volume that the kubelet writes.
-fn generation(file: &Path) -> Option<PathBuf> {
-    let dir = file.parent()?;
-    Some(dir.join(fs::read_link(dir.join("..data")).ok()?))
-}
-
-/// The token without the newline some writers add.
-fn usable_token(bytes: &[u8]) -> Result<Vec<u8>> {
-    let token = bytes.trim_ascii();
-    if token.is_empty() {
-        bail!("the token is empty; the one on the node stays until a good one comes");
-    }
-    if !token.iter().all(u8::is_ascii_graphic) {
-        bail!("the token holds bytes that no token has; the one on the node stays until a good one comes");
-    }
-    Ok(token.to_vec())
 }
