@@ -79,7 +79,6 @@ pub fn wanted(place: &Place) -> Result<Vec<Wanted>> {
 
 /// Makes the node's files the image's. True when the plugin is in place and has answered.
 pub fn make_it_so(place: &Place, wanted: &[Wanted], proven: &mut Proven, report: &mut Report) -> bool {
-    report_swept(&place.bin_dir, report);
     let mut plugin_in_place = false;
     for file in wanted {
         let target = place.bin_dir.join(&file.name);
@@ -98,7 +97,6 @@ pub fn make_it_so(place: &Place, wanted: &[Wanted], proven: &mut Proven, report:
 
 /// Takes the node's files away: the plugin by its name, what came along only if it is still the image's.
 pub fn take_away(place: &Place, report: &mut Report) {
-    report_swept(&place.bin_dir, report);
     let others = wanted(place).unwrap_or_default();
     let others = others
         .iter()
@@ -131,15 +129,6 @@ pub fn faults(place: &Place, wanted: &[Wanted]) -> Result<Vec<String>> {
         }
     }
     Ok(faults)
-}
-
-fn report_swept(dir: &HostPath, report: &mut Report) {
-    for leftover in atomic::sweep(dir.here()) {
-        report.changed(
-            "removed a leftover",
-            &dir.join(leftover.file_name().unwrap_or_default()),
-        );
-    }
 }
 
 /// The file that has last answered VERSION, so that the plugin is not run again on every turn.

@@ -30,12 +30,6 @@ use crate::{
 /// Puts our entry where it belongs and takes it from where it does not. True when it is in every network it belongs in.
 pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report) -> bool {
     let place = &config.place;
-    for leftover in atomic::sweep(place.net_dir.here()) {
-        report.changed(
-            "removed a leftover",
-            &place.net_dir.join(leftover.file_name().unwrap_or_default()),
-        );
-    }
     let look = || survey::look(&place.net_dir);
     let found = look().and_then(|found| {
         if lists::mend(config, &found, report)? {
@@ -121,7 +115,6 @@ pub fn found(config: &Config) -> Found {
 
 /// Takes our entry out of every file; files that were replaced come back as they were.
 pub fn take_away(place: &Place, report: &mut Report) {
-    atomic::sweep(place.net_dir.here());
     if !place.net_dir.here().exists() {
         return;
     }

@@ -33,14 +33,8 @@ const SECRET_MODE: u32 = 0o600;
 /// Makes the node's files right. True when the plugin can work with them.
 pub fn make_it_so(config: &Config, wanted: &Token, report: &mut Report) -> bool {
     let place = &config.place;
-    for leftover in atomic::sweep(place.own_dir.here()) {
-        report.changed(
-            "removed a leftover",
-            &place.own_dir.join(leftover.file_name().unwrap_or_default()),
-        );
-    }
     let (in_place, kind) = match wanted {
-        Token::Volume(_) => (remove_copies(place, report), Kind::KubeletVolume),
+        Token::Volume(_) => (true, Kind::KubeletVolume),
         _ => keep_copies(config, wanted, report),
     };
     if !in_place {
@@ -54,9 +48,13 @@ pub fn make_it_so(config: &Config, wanted: &Token, report: &mut Report) -> bool 
         report,
     );
     report.credential = Some(kept::facts(config, wanted, kind));
-    // The kubeconfig last: it must not name what is not there.
+    // The kubeconfig never names what is not there: after its files when they come, before them when they go.
     let kubeconfig = Ok(kubeconfig(config, wanted).into_bytes());
-    keep(&place.kubeconfig, kubeconfig, "kubeconfig", Path::new(""), report)
+    let in_place = keep(&place.kubeconfig, kubeconfig, "kubeconfig", Path::new(""), report);
+    if in_place && kind == Kind::KubeletVolume {
+        remove_copies(place, report);
+    }
+    in_place
 }
 
 /// Token and CA in our own directory.
@@ -119,7 +117,7 @@ fn usable_ca(config: &Config, mounted: Vec<u8>, before: &[u8], report: &mut Repo
 }
 
 /// A copy that nobody uses is a secret that lies about.
-fn remove_copies(place: &Place, report: &mut Report) -> bool {
+fn remove_copies(place: &Place, report: &mut Report) {
     for file in [token_file(place), ca_file(place)] {
         match atomic::remove(file.here()) {
             Ok(true) => report.changed("removed", &file),
@@ -127,7 +125,6 @@ fn remove_copies(place: &Place, report: &mut Report) -> bool {
             Err(error) => report.failed("token", &file, &error),
         }
     }
-    true
 }
 
 /// Token and CA in our own directory on the node, as this process can read them.
@@ -189,7 +186,6 @@ pub fn take_away(place: &Place, report: &mut Report) {
             Err(error) => report.failed("credentials", &file, &error),
         }
     }
-    atomic::sweep(place.own_dir.here());
     match fs::remove_dir(place.own_dir.here()) {
         Ok(()) => report.changed("removed our directory", &place.own_dir),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}

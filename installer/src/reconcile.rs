@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::{
+    atomic,
     binary::{self, Proven, Wanted},
     config::{Config, Place},
     conflist::{self, Rewrites},
@@ -77,6 +78,7 @@ impl Reconciler {
             Some(Err(error)) => report.failed("record", &place.own_dir, &error),
             Some(Ok(Standing::Ours)) | None => {}
         }
+        sweep(place, &mut report);
         let binary = binary::make_it_so(place, &self.files, &mut self.proven, &mut report);
         let credentials = credentials::make_it_so(&self.config, token, &mut report);
         let installed =
@@ -127,6 +129,7 @@ pub fn uninstall(place: &Place) -> Report {
 /// the plugin, the plugin and its credentials stay: without them no pod of the node could start or end.
 fn remove(place: &Place) -> Report {
     let mut report = Report::default();
+    sweep(place, &mut report);
     conflist::take_away(place, &mut report);
     if report.all_well() {
         credentials::take_away(place, &mut report);
@@ -135,4 +138,16 @@ fn remove(place: &Place) -> Report {
         }
     }
     report
+}
+
+/// What installers that died have left half-written goes.
+fn sweep(place: &Place, report: &mut Report) {
+    for dir in [&place.bin_dir, &place.net_dir, &place.own_dir] {
+        for leftover in atomic::sweep(dir.here()) {
+            report.changed(
+                "removed a leftover",
+                &dir.join(leftover.file_name().unwrap_or_default()),
+            );
+        }
+    }
 }
