@@ -12,11 +12,12 @@ use crate::{
     cidr::Family,
     deadline::Deadline,
     netconf::IptablesMode,
+    nft,
     ruleset::{Difference, Ruleset, Table},
 };
-use script::Found;
+use script::{CHAINS, Found};
 use std::{
-    fmt,
+    fmt, fs,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -81,6 +82,18 @@ pub fn remove(tools: Tools<'_>) -> Result<bool, Error> {
     // Both are tried before the first error is told.
     let removed = [Family::V4, Family::V6].map(|family| remove_family(family, tools));
     removed.into_iter().try_fold(false, |any, one| Ok(any | one?))
+}
+
+/// True when rules of ours may be here. Asks the kernel and starts no program: whoever has never needed the fallback
+/// does not pay for it.
+pub fn may_be_here() -> bool {
+    // Of the legacy variant the kernel only tells which tables a namespace has; nothing, while its module is not loaded.
+    let legacy = ["ip_tables_names", "ip6_tables_names"].iter().any(|list| {
+        fs::read_to_string(format!("/proc/thread-self/net/{list}"))
+            .is_ok_and(|tables| tables.lines().any(|table| table == "nat"))
+    });
+    let (_, _, inbound) = CHAINS[0];
+    legacy || nft::has_chain("nat", inbound).unwrap_or(false)
 }
 
 /// Compares what is there with what is wanted; the first difference in words.

@@ -121,7 +121,7 @@ fn add(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Result<Reply, Fa
                 return Ok(reply);
             }
             let netns = netns?;
-            if call.ifname != PRIMARY && rules::exist(&netns)? {
+            if call.ifname != PRIMARY && rules::exist(&netns, tools)? {
                 log.info(format_args!(
                     "add skipped: the pod's rules are there, {} is one more interface",
                     call.ifname
@@ -149,15 +149,19 @@ fn check(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Result<Reply, 
     let families = families(call, netconf, netns.as_ref().ok());
     match decision::decide_by_api(netconf, &pod, &families, tools.deadline.share(4), log) {
         Ok(Decision::Skip(_)) => {}
-        Ok(Decision::Redirect(redirect)) => rules::compare(&netns?, Some(&Ruleset::build(&redirect)), tools)?,
+        Ok(Decision::Redirect(redirect)) => {
+            // One more interface left the rules as they are, and so they may be more or less than it needs.
+            let wanted = (call.ifname == PRIMARY).then(|| Ruleset::build(&redirect));
+            rules::compare(&netns?, wanted.as_ref(), &idle(&families), tools)?;
+        }
         Err(Undecided::CannotBeAsked(error)) => {
             log.warn(format_args!(
                 "pod={pod} checked by the rules' own comments, because {error}"
             ));
             let netns = netns?;
             // A pod without rules and without a mark is most likely not meshed: an outage must not end it.
-            if rules::exist(&netns)? || intent::glance(netconf, &pod.namespace) == Glance::Marked {
-                rules::compare(&netns, None, tools)?;
+            if rules::exist(&netns, tools)? || intent::glance(netconf, &pod.namespace) == Glance::Marked {
+                rules::compare(&netns, None, &[], tools)?;
             }
         }
         Err(Undecided::Failed(failure)) => return Err(failure.about(format_args!("pod {pod}"))),
@@ -245,4 +249,11 @@ fn families(call: &Call, netconf: &NetConf<'_>, netns: Option<&Netns>) -> Vec<Fa
             .map(|f| f.addressed)
             .unwrap_or_default(),
     }
+}
+
+/// The families that a pod with addresses of these has none of; nothing is known of a pod without any.
+fn idle(families: &[Family]) -> Vec<Family> {
+    let all = [Family::V4, Family::V6];
+    let lacks = |family: &Family| !families.is_empty() && !families.contains(family);
+    all.into_iter().filter(lacks).collect()
 }

@@ -81,6 +81,13 @@ pub fn read() -> Result<Ruleset, Error> {
     Ok(ruleset)
 }
 
+/// True when a table of others has this chain, in either family.
+pub fn has_chain(table: &str, chain: &str) -> Result<bool, Error> {
+    let mut kernel = Conversation::open()?;
+    let v4 = kernel.has_chain(family_number(Family::V4), table, chain)?;
+    Ok(v4 || kernel.has_chain(family_number(Family::V6), table, chain)?)
+}
+
 /// Those of the asked families that have a table of ours.
 fn tables_of(kernel: &mut Conversation, asked: impl Fn(Family) -> bool) -> Result<Vec<Family>, Error> {
     let mut found = Vec::new();

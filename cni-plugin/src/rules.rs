@@ -1,6 +1,7 @@
 //! The rules into a pod's namespace, out of it, and compared: by nf_tables, or by iptables where a kernel has none.
 
 use crate::{
+    cidr::Family,
     error::{Code, Failure},
     iptables::{self, Tools},
     log::Log,
@@ -29,32 +30,52 @@ pub(crate) fn program(
 }
 
 /// True when the namespace holds rules of ours.
-pub(crate) fn exist(netns: &Netns) -> Result<bool, Failure> {
-    match netns.run(nft::exists)? {
-        Err(error) if error.is_no_nf_tables() => Ok(false),
-        answer => Ok(answer?),
-    }
+pub(crate) fn exist(netns: &Netns, tools: Tools<'_>) -> Result<bool, Failure> {
+    netns.run(|| match nft::exists() {
+        Err(error) if !error.is_no_nf_tables() => Err(error.into()),
+        Ok(true) => Ok(true),
+        _ => Ok(iptables::may_be_here() && iptables::check_alone(tools)?.is_ok()),
+    })?
 }
 
-/// Takes our rules out of the namespace; true if there were any.
+/// Takes our rules out of the namespace, whichever way they came in; true if there were any.
 pub(crate) fn remove(netns: &Netns, tools: Tools<'_>) -> Result<bool, Failure> {
-    match netns.run(nft::remove)? {
-        Err(error) if error.is_no_nf_tables() => Ok(netns.run(|| iptables::remove(tools))??),
-        answer => Ok(answer?),
-    }
+    netns.run(|| {
+        let by_nf_tables = match nft::remove() {
+            Err(error) if error.is_no_nf_tables() => Ok(false),
+            answer => answer,
+        };
+        // Where the one failed the other is taken away all the same.
+        let by_iptables = iptables::may_be_here() && iptables::remove(tools)?;
+        Ok(by_nf_tables? | by_iptables)
+    })?
 }
 
 /// Compares the namespace's rules with the wanted ones, or, where nobody can say which those are, with what the
 /// rules' own comments say.
-pub(crate) fn compare(netns: &Netns, wanted: Option<&Ruleset>, tools: Tools<'_>) -> Result<(), Failure> {
-    let compared = match (netns.run(nft::read)?, wanted) {
-        (Ok(found), Some(wanted)) => found.matches(wanted),
-        (Ok(found), None) => found.is_whole(),
-        (Err(error), Some(wanted)) if error.is_no_nf_tables() => {
-            netns.run(|| iptables::check(wanted, tools))??
+///
+/// `idle` are the families that the pod certainly has no address in. Rules for them meet no packet, and are no
+/// difference: whoever stands first in a chain programs what may come.
+pub(crate) fn compare(
+    netns: &Netns,
+    wanted: Option<&Ruleset>,
+    idle: &[Family],
+    tools: Tools<'_>,
+) -> Result<(), Failure> {
+    let found = netns.run(|| match nft::read() {
+        // Of ours there are none, but of the fallback's: what was lacking at ADD need not show itself now.
+        Ok(found) if found.tables.is_empty() && iptables::may_be_here() => Ok(None),
+        Err(error) if error.is_no_nf_tables() => Ok(None),
+        answer => answer.map(Some),
+    })??;
+    let compared = match (found, wanted) {
+        (Some(mut found), Some(wanted)) => {
+            found.tables.retain(|table| !idle.contains(&table.family));
+            found.matches(wanted)
         }
-        (Err(error), None) if error.is_no_nf_tables() => netns.run(|| iptables::check_alone(tools))??,
-        (Err(error), _) => return Err(error.into()),
+        (Some(found), None) => found.is_whole(),
+        (None, Some(wanted)) => netns.run(|| iptables::check(wanted, tools))??,
+        (None, None) => netns.run(|| iptables::check_alone(tools))??,
     };
     compared.map_err(|difference| {
         let what = "the rules in the pod's network namespace are not what they should be";

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Our chains, each with the chain of the kernel that jumps to it.
-const CHAINS: [(Hook, &str, &str); 2] = [
+pub(super) const CHAINS: [(Hook, &str, &str); 2] = [
     (Hook::Prerouting, "PREROUTING", "EVERGREEN_CNI_IN"),
     (Hook::Output, "OUTPUT", "EVERGREEN_CNI_OUT"),
 ];

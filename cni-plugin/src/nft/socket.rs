@@ -82,12 +82,30 @@ impl Conversation {
 
     /// True when our table of this family is there.
     pub(super) fn has_table(&mut self, family: u8) -> Result<bool, Error> {
-        const DOING: &str = "look for our table";
-        let sequence = self.request(libc::NFT_MSG_GETTABLE, 0, family, |w| {
+        self.has("look for our table", libc::NFT_MSG_GETTABLE, family, |w| {
             w.put_text(uapi::TABLE_NAME, crate::ruleset::TABLE);
-        })?;
+        })
+    }
+
+    /// True when this chain of this table is there.
+    pub(super) fn has_chain(&mut self, family: u8, table: &str, chain: &str) -> Result<bool, Error> {
+        self.has("look for a chain", libc::NFT_MSG_GETCHAIN, family, |w| {
+            w.put_text(uapi::CHAIN_TABLE, table);
+            w.put_text(uapi::CHAIN_NAME, chain);
+        })
+    }
+
+    /// True when the one thing that is asked for is there.
+    fn has(
+        &mut self,
+        doing: &str,
+        kind: libc::c_int,
+        family: u8,
+        name: impl FnOnce(&mut Writer),
+    ) -> Result<bool, Error> {
+        let sequence = self.request(kind, 0, family, name)?;
         loop {
-            let length = self.receive(DOING)?;
+            let length = self.receive(doing)?;
             for message in Messages::of(&self.buffer[..length]).filter(|m| m.sequence == sequence) {
                 match answer(&message) {
                     None => return Ok(true),
@@ -96,7 +114,7 @@ impl Conversation {
                     Some(Err(refusal)) if matches!(refusal.errno, libc::ENOENT | libc::EAFNOSUPPORT) => {
                         return Ok(false);
                     }
-                    Some(Err(refusal)) => return Err(Error::refused(DOING, refusal, None, None)),
+                    Some(Err(refusal)) => return Err(Error::refused(doing, refusal, None, None)),
                 }
             }
         }

@@ -1,0 +1,139 @@
+//! A kernel whose nf_tables answers but lacks what our rules need (`nat`, `redir`): ADD takes the fallback, and the calls
+//! after it find the rules where they are.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic with its cause is the report of a test"
+)]
+
+use crate::{
+    iptables::{apply, saved, tools},
+    node::Node,
+    ruleset::{ports, usual},
+};
+use evergreen_cni::{cidr::Family, intent::Redirect, netconf::IptablesMode, nft, ruleset::Ruleset};
+use evergreen_test_support::{
+    netns::Namespace,
+    run::{CniCall, CniReply},
+};
+use serde_json::json;
+
+const MODES: [(IptablesMode, &str); 3] = [
+    (IptablesMode::Legacy, "legacy"),
+    (IptablesMode::Nft, "nft"),
+    (IptablesMode::Plain, "plain"),
+];
+
+/// What the meshed pod of the fixtures comes to, on IPv4.
+fn wanted() -> Ruleset {
+    Ruleset::build(&Redirect {
+        families: vec![Family::V4],
+        skip_outbound: ports("5432,6379"),
+        ..usual()
+    })
+}
+
+fn call(node: &Node, namespace: &Namespace, mode: &str, verb: &str) -> CniCall {
+    CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, namespace.path())
+        .pod("shop", "web-0")
+        .netconf(&json!({
+            "cniVersion": "1.0.0", "name": "net", "type": "evergreen-cni", "log_level": "info",
+            "kubernetes": {"kubeconfig": node.path("kubeconfig")},
+            "linkerd": {"iptables-mode": mode, "inbound-ports-to-ignore": ["4190-4191"]},
+            "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "192.0.2.2/24"}]}
+        }))
+}
+
+#[track_caller]
+fn silent(reply: &CniReply) {
+    assert_eq!((reply.exit_code, &*reply.stdout), (Some(0), ""), "{reply:?}");
+}
+
+#[test]
+fn check_looks_where_the_rules_are_and_del_takes_them_away() {
+    let node = Node::new();
+    for (mode, word) in MODES {
+        let namespace = Namespace::new();
+        let before = saved(&namespace);
+        apply(&namespace, &wanted(), tools(mode));
+        silent(&call(&node, &namespace, word, "CHECK").run().unwrap());
+        let save = namespace.command("iptables-save", &["-t", "nat"]);
+        let variant = if word == "legacy" {
+            "iptables-legacy"
+        } else {
+            "iptables-nft"
+        };
+        namespace.command(variant, &["-t", "nat", "-F", "EVERGREEN_CNI_OUT"]);
+        let drift = call(&node, &namespace, word, "CHECK").fail().unwrap();
+        let message = drift["msg"].as_str().unwrap();
+        assert!(message.contains("EVERGREEN_CNI_OUT"), "{word}: {message}\n{save}");
+        silent(&call(&node, &namespace, word, "DEL").run().unwrap());
+        assert_eq!(saved(&namespace), before, "{word}");
+        let none = call(&node, &namespace, word, "CHECK").fail().unwrap();
+        assert_eq!(none["code"], 104, "{word}: {none}");
+    }
+}
+
+#[test]
+fn del_takes_away_what_both_ways_have_left() {
+    let node = Node::new();
+    for (mode, word) in MODES {
+        let namespace = Namespace::new();
+        let before = saved(&namespace);
+        apply(&namespace, &wanted(), tools(mode));
+        namespace.run(|| nft::apply(&wanted())).unwrap();
+        let reply = call(&node, &namespace, word, "DEL").run().unwrap();
+        silent(&reply);
+        assert!(reply.stderr.contains("removed=true"), "{reply:?}");
+        assert_eq!(saved(&namespace), before, "{word}");
+        assert!(
+            !namespace.nft_list().contains("evergreen"),
+            "{word}: {}",
+            namespace.nft_list()
+        );
+    }
+}
+
+#[test]
+fn a_second_interface_is_no_reason_to_program_the_pod_once_more() {
+    let node = Node::new();
+    let namespace = Namespace::new();
+    apply(&namespace, &wanted(), tools(IptablesMode::Legacy));
+    let second = |verb| call(&node, &namespace, "legacy", verb).env("CNI_IFNAME", "net1");
+    second("ADD").succeed().unwrap();
+    assert_eq!(
+        namespace.nft_list(),
+        "",
+        "nothing by nf_tables beside the fallback's rules"
+    );
+    silent(&second("CHECK").run().unwrap());
+}
+
+#[test]
+fn whoever_never_needed_the_fallback_starts_no_program() {
+    let node = Node::new();
+    let namespace = Namespace::new();
+    namespace.command_with_input(
+        "iptables-nft-restore",
+        &[],
+        "*nat\n:OTHERS - [0:0]\n-A OUTPUT -j OTHERS\nCOMMIT\n",
+    );
+    let output = std::env::temp_dir().join(format!("evergreen-strace-{}", std::process::id()));
+    let strace = [
+        "strace",
+        "-f",
+        "-o",
+        output.to_str().unwrap(),
+        "-e",
+        "trace=execve,execveat",
+    ];
+    for verb in ["ADD", "CHECK", "DEL"] {
+        let reply = call(&node, &namespace, "legacy", verb)
+            .run_under(&strace.map(AsRef::as_ref))
+            .unwrap();
+        assert_eq!(reply.exit_code, Some(0), "{verb}: {reply:?}");
+        let traced = std::fs::read_to_string(&output).unwrap();
+        let started = traced.lines().filter(|line| line.contains("execve")).count();
+        assert_eq!(started, 1, "{verb} starts itself and nothing more: {traced}");
+    }
+    std::fs::remove_file(output).unwrap();
+}
