@@ -2,6 +2,7 @@
 
 mod api_answers;
 mod api_failures;
+mod chains;
 mod check;
 mod conformance;
 mod credentials;
@@ -11,6 +12,7 @@ mod iptables;
 mod iptables_failures;
 mod killed;
 mod kubeconfig;
+mod lacking;
 mod names;
 mod nft;
 mod node;

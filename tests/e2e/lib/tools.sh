@@ -1,10 +1,12 @@
 # shellcheck shell=bash
 # Programs built from Go modules, kept in target/tools: only the first run builds. Those of Kubernetes are pinned in
 # tests/e2e/tools/go.mod. Those that can be built by name and version alone are pinned here: cnitool, because the tests
-# need it and nothing of Kubernetes, and helm, whose own requirements do not go together with the others'.
+# need it and nothing of Kubernetes (with the newest libcni, and with the oldest that hands CNI_ARGS on and that Go still
+# builds), and helm, whose own requirements do not go together with the others'.
 
 declare -A BY_VERSION=(
   [cnitool]=github.com/containernetworking/cni/cnitool@v1.3.0
+  [cnitool-oldest]=github.com/containernetworking/cni/cnitool@v0.6.0
   [helm]=helm.sh/helm/v3/cmd/helm@v3.22.0
 )
 
@@ -28,7 +30,7 @@ build_tool() {
   else
     build_kubernetes "$into/.new" "$name"
   fi
-  mv "$into/.new/$name" "$into/$name"
+  mv "$into/.new/${name%-oldest}" "$into/$name"
 }
 
 # build_kubernetes DIRECTORY NAME: one of the module's tools, by the last part of its path.

@@ -1,0 +1,299 @@
+//! Ours in chains with Debian's plugins, driven by the reference library: block 15 of the conformance matrix, second
+//! interfaces, the upgrade from linkerd-cni, and annotations handed over by the runtime.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic with its cause is the report of a test"
+)]
+
+mod machine;
+
+use self::machine::{GATEWAY, LIBRARIES, Machine, WORLD};
+use crate::nft::program_as_linkerd_cni;
+use evergreen_test_support::netns::{Listener, Namespace, ask_tcp};
+use serde_json::{Value, json};
+use std::{io::Write, net::SocketAddr};
+
+/// A port of the node that `portmap` leads to the pod's port 8080.
+const HOST_PORT: u16 = 18080;
+
+fn at(address: &str, port: u16) -> SocketAddr {
+    format!("{address}:{port}").parse().unwrap()
+}
+
+/// The pod's address, out of a result of any version since 0.3.0.
+fn address(result: &Value) -> String {
+    let address = result["ips"][0]["address"].as_str();
+    let address = address.unwrap_or_else(|| panic!("no address in {result}"));
+    address.split('/').next().unwrap_or_default().to_owned()
+}
+
+/// What a result is made of, without what differs from pod to pod.
+fn shape(result: &Value) -> Value {
+    match result {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| (key.clone(), shape(value)))
+            .collect(),
+        Value::Array(entries) => entries.iter().map(shape).collect(),
+        Value::String(_) => "text".into(),
+        other => other.clone(),
+    }
+}
+
+/// Asserts that the pod's connections end at its proxy, and those to it, directly and by the node's port.
+fn assert_redirected(machine: &Machine, pod: &Namespace, address: &str, by_host_port: bool, what: &str) {
+    let _proxy = Listener::new(pod, &[at("0.0.0.0", 4140), at("0.0.0.0", 4143)]);
+    let host_port = by_host_port.then_some((&machine.host, at(GATEWAY, HOST_PORT), 4143, at(address, 8080)));
+    let probes = [
+        (pod, at(WORLD, 8080), 4140, at(WORLD, 8080)),
+        (&machine.host, at(address, 8080), 4143, at(address, 8080)),
+    ];
+    for (from, to, proxy_port, original) in probes.into_iter().chain(host_port) {
+        let reached = from.run(|| ask_tcp(to));
+        let reached = reached.unwrap_or_else(|e| panic!("{what}: to {to}: {e}\n{}", pod.nft_list()));
+        let found = (reached.at.port(), reached.original);
+        assert_eq!(
+            found,
+            (proxy_port, Some(original)),
+            "{what}: to {to}\n{}",
+            pod.nft_list()
+        );
+    }
+}
+
+/// Debian's plugins as a node chains them; those that speak the version.
+fn neighbours(machine: &Machine, version: &str) -> Vec<Value> {
+    let mut all = vec![
+        machine.bridge(88, true),
+        json!({"type": "portmap", "capabilities": {"portMappings": true}}),
+        json!({"type": "bandwidth", "ingressRate": 80_000_000, "ingressBurst": 80_000_000,
+               "egressRate": 80_000_000, "egressBurst": 80_000_000}),
+        json!({"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}),
+    ];
+    if version != "0.3.1" {
+        all.push(json!({"type": "firewall", "backend": "iptables"}));
+    }
+    all
+}
+
+#[test]
+fn at_any_place_among_debian_s_plugins_a_chain_works_and_its_result_is_the_same_as_without_us() {
+    let machine = Machine::new(LIBRARIES[0]);
+    let mappings =
+        json!({"portMappings": [{"hostPort": HOST_PORT, "containerPort": 8080, "protocol": "tcp"}]});
+    let capabilities = mappings.to_string();
+    let with = [("CAP_ARGS", &*capabilities)];
+    let mut chains = 0;
+    for version in ["0.3.1", "0.4.0", "1.0.0"] {
+        let others = neighbours(&machine, version);
+        let pod = Namespace::new();
+        // Duplicate address detection would hold each address back for a second.
+        pod.sysctl("ipv6/conf/default/accept_dad", "0");
+        machine.set_network("without", version, &others);
+        let expected = shape(&machine.succeed("add", "without", &pod, &with));
+        machine.succeed("del", "without", &pod, &with);
+        for place in [0, 2, others.len()] {
+            let what = format!("version {version}, place {place}");
+            let mut plugins = others.clone();
+            plugins.insert(place, machine.ours());
+            machine.set_network("chain", version, &plugins);
+            let result = machine.succeed("add", "chain", &pod, &with);
+            assert_eq!(shape(&result), expected, "{what}: {result}");
+            assert_eq!(result["cniVersion"], version, "{what}");
+            assert_redirected(&machine, &pod, &address(&result), true, &what);
+            if version != "0.3.1" {
+                // Without the mapping: the CHECK of Debian's portmap (1.1.1) finds fault with its own IPv6 rules.
+                machine.succeed("check", "chain", &pod, &[]);
+                pod.nft("flush chain ip evergreen_cni output");
+                let checked = machine.cnitool("check", "chain", &pod, &[]);
+                assert!(
+                    !checked.succeeded && checked.stderr.contains("output"),
+                    "{what}: {checked:?}"
+                );
+            }
+            machine.succeed("del", "chain", &pod, &with);
+            assert!(
+                !pod.nft_list().contains("evergreen"),
+                "{what}: {}",
+                pod.nft_list()
+            );
+            assert_eq!(
+                pod.command("ip", &["-br", "link", "show", "type", "veth"]),
+                "",
+                "{what}"
+            );
+            // A runtime repeats itself, and then without a result to show.
+            machine.succeed("del", "chain", &pod, &with);
+            chains += 1;
+        }
+    }
+    say(&format!(
+        "{chains} chains with Debian's plugins under libcni {}",
+        LIBRARIES[0].1
+    ));
+}
+
+#[test]
+fn first_in_a_chain_the_rules_of_a_family_that_never_comes_are_no_drift() {
+    let machine = Machine::new(LIBRARIES[0]);
+    let pod = Namespace::new();
+    machine.set_network("chain", "1.0.0", &[machine.ours(), machine.bridge(88, false)]);
+    machine.succeed("add", "chain", &pod, &[]);
+    assert!(
+        pod.nft_list().contains("table ip6 evergreen_cni"),
+        "nobody knows yet what the pod will have"
+    );
+    machine.succeed("check", "chain", &pod, &[]);
+    pod.nft("flush chain ip evergreen_cni prerouting");
+    let checked = machine.cnitool("check", "chain", &pod, &[]);
+    assert!(
+        !checked.succeeded && checked.stderr.contains("prerouting"),
+        "{checked:?}"
+    );
+    machine.succeed("del", "chain", &pod, &[]);
+    assert_eq!(pod.nft_list(), "");
+}
+
+#[test]
+fn the_oldest_reference_library_drives_us_too() {
+    let machine = Machine::new(LIBRARIES[1]);
+    for version in ["0.3.0", "0.3.1"] {
+        let pod = Namespace::new();
+        let portmap = json!({"type": "portmap", "snat": true});
+        machine.set_network(
+            "chain",
+            version,
+            &[machine.bridge(88, false), machine.ours(), portmap],
+        );
+        let result = machine.succeed("add", "chain", &pod, &[]);
+        assert_redirected(&machine, &pod, &address(&result), false, version);
+        machine.succeed("del", "chain", &pod, &[]);
+        assert_eq!(pod.nft_list(), "", "{version}");
+    }
+    say(&format!("2 chains under libcni {}, the oldest", LIBRARIES[1].1));
+}
+
+#[test]
+fn the_newest_protocol_is_spoken_by_every_verb_of_the_reference_library() {
+    let machine = Machine::new(LIBRARIES[0]);
+    let pod = Namespace::new();
+    machine.set_network("alone", "1.1.0", &[machine.ours()]);
+    machine.succeed("status", "alone", &pod, &[]);
+    let result = machine.succeed("add", "alone", &pod, &[]);
+    assert_eq!(result, json!({"cniVersion": "1.1.0"}));
+    assert!(pod.nft_list().contains("evergreen_cni"));
+    machine.succeed("check", "alone", &pod, &[]);
+    // To the library nothing that it was not told of is valid: it deletes the attachment, then collects.
+    machine.succeed("gc", "alone", &pod, &[]);
+    assert_eq!(pod.nft_list(), "");
+    machine.succeed("del", "alone", &pod, &[]);
+}
+
+#[test]
+fn a_second_interface_changes_nothing_and_its_end_leaves_the_first_one_s_rules() {
+    let machine = Machine::new(LIBRARIES[0]);
+    machine.set_network("first", "1.0.0", &[machine.bridge(88, false), machine.ours()]);
+    machine.set_network("second", "1.0.0", &[machine.bridge(89, false), machine.ours()]);
+    let net1 = [("CNI_IFNAME", "net1")];
+    let pod = Namespace::new();
+    let result = machine.succeed("add", "first", &pod, &[]);
+    let rules = pod.nft_list();
+    let second = machine.succeed("add", "second", &pod, &net1);
+    assert!(address(&second).starts_with("10.89.0."), "{second}");
+    assert_eq!(pod.nft_list(), rules, "after the second interface came");
+    machine.succeed("check", "second", &pod, &net1);
+    machine.succeed("del", "second", &pod, &net1);
+    assert_eq!(pod.nft_list(), rules, "after the second interface went");
+    machine.succeed("check", "first", &pod, &[]);
+    assert_redirected(
+        &machine,
+        &pod,
+        &address(&result),
+        false,
+        "after a second interface",
+    );
+    machine.succeed("del", "first", &pod, &[]);
+    assert_eq!(pod.nft_list(), "", "after the first interface went");
+
+    // The other order of the end: what is left of the pod has no rules.
+    machine.succeed("add", "first", &pod, &[]);
+    machine.succeed("add", "second", &pod, &net1);
+    machine.succeed("del", "first", &pod, &[]);
+    machine.succeed("del", "second", &pod, &net1);
+    assert_eq!(pod.nft_list(), "");
+}
+
+#[test]
+fn in_a_namespace_that_linkerd_cni_has_programmed_every_verb_works_and_its_rules_stay() {
+    let machine = Machine::new(LIBRARIES[0]);
+    let pod = Namespace::new();
+    program_as_linkerd_cni(&pod);
+    let theirs = pod.nft_list();
+    machine.set_network("chain", "1.0.0", &[machine.bridge(88, false), machine.ours()]);
+    let result = machine.succeed("add", "chain", &pod, &[]);
+    assert_redirected(
+        &machine,
+        &pod,
+        &address(&result),
+        false,
+        "beside linkerd-cni's rules",
+    );
+    machine.succeed("check", "chain", &pod, &[]);
+    machine.succeed("del", "chain", &pod, &[]);
+    assert!(!pod.nft_list().contains("evergreen"), "{}", pod.nft_list());
+    assert_eq!(without_counters(&pod.nft_list()), without_counters(&theirs));
+}
+
+/// A ruleset without what packets have changed in it.
+fn without_counters(rules: &str) -> String {
+    let mut words = rules.split(' ');
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        match word {
+            "packets" | "bytes" => drop(words.next()),
+            other => kept.push(other),
+        }
+    }
+    kept.join(" ")
+}
+
+#[test]
+fn the_runtime_s_annotations_spare_the_api_server_and_stand_in_for_it() {
+    let mut machine = Machine::new(LIBRARIES[0]);
+    machine.set_network("chain", "1.0.0", &[machine.bridge(88, false), machine.ours()]);
+    let annotated =
+        |annotations: Value| json!({"io.kubernetes.cri.pod-annotations": annotations}).to_string();
+
+    let plain = annotated(json!({"kubernetes.io/config.source": "api"}));
+    let pod = Namespace::new();
+    machine.succeed("add", "chain", &pod, &[("CAP_ARGS", &plain)]);
+    machine.succeed("check", "chain", &pod, &[("CAP_ARGS", &plain)]);
+    machine.succeed("del", "chain", &pod, &[("CAP_ARGS", &plain)]);
+    assert_eq!(
+        machine.node().api.connections(),
+        0,
+        "for a pod without any mark nobody is asked"
+    );
+    assert_eq!(pod.nft_list(), "");
+
+    machine.pause_api();
+    let marked = annotated(json!({
+        "linkerd.io/created-by": "linkerd/proxy-injector edge-26.8.1",
+        "linkerd.io/proxy-version": "edge-26.8.1",
+        "config.linkerd.io/skip-outbound-ports": "3306,9990-9999",
+    }));
+    let pod = Namespace::new();
+    let with = [("CAP_ARGS", &*marked)];
+    let result = machine.succeed("add", "chain", &pod, &with);
+    let rules = pod.nft_list();
+    assert!(rules.contains("{ 3306, 9990-9999 }"), "{rules}");
+    assert_redirected(&machine, &pod, &address(&result), false, "without the API server");
+    machine.succeed("check", "chain", &pod, &with);
+    machine.succeed("del", "chain", &pod, &with);
+    assert_eq!(pod.nft_list(), "");
+}
+
+/// Past the test harness, which would keep it: the counts are part of what the suite shows.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "chains: {line}");
+}

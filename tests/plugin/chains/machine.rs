@@ -1,0 +1,180 @@
+//! A node's network in a namespace of the test's own, where the reference library's `cnitool` runs chains.
+
+use crate::node::Node;
+use evergreen_test_support::netns::Namespace;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The reference library this project is tested with first, and the oldest of which `cnitool` knows CNI_ARGS.
+pub(super) const LIBRARIES: [Library; 2] =
+    [Library("cnitool", "v1.3.0"), Library("cnitool-oldest", "v0.6.0")];
+const BINARY: &str = env!("CARGO_BIN_EXE_evergreen-cni");
+/// Where Debian's package has the reference plugins.
+const NEIGHBOURS: &str = "/usr/lib/cni";
+/// The pods' gateway, on the bridge.
+pub(super) const GATEWAY: &str = "10.88.0.1";
+/// An address of the node that no pod is beside: what pods call the world.
+pub(super) const WORLD: &str = "203.0.113.5";
+
+/// A `cnitool`: its name below `target/tools`, and the version of the reference library it is built with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Library(pub(super) &'static str, pub(super) &'static str);
+
+/// A node: its network namespace, its API server and files, its CNI configuration.
+pub(super) struct Machine {
+    pub(super) host: Namespace,
+    /// Always there, but for the end.
+    node: Option<Node>,
+    library: PathBuf,
+}
+
+/// One call of `cnitool`, and what came of it.
+#[derive(Debug)]
+pub(super) struct Called {
+    pub(super) succeeded: bool,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+}
+
+// === impl Library ===
+
+impl Library {
+    fn path(self) -> PathBuf {
+        let Self(name, version) = self;
+        let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
+        let path = tools.join(name);
+        assert!(
+            path.is_file(),
+            "no {}: scripts/test builds it, or: GOBIN=/tmp/tool go install \
+             github.com/containernetworking/cni/cnitool@{version} && install -D /tmp/tool/cnitool target/tools/{name}",
+            path.display()
+        );
+        path
+    }
+}
+
+// === impl Machine ===
+
+impl Machine {
+    /// A node without any network.
+    pub(super) fn new(library: Library) -> Self {
+        let library = library.path();
+        let bridge = Path::new(NEIGHBOURS).join("bridge");
+        assert!(
+            bridge.is_file(),
+            "no {}: apt-get install containernetworking-plugins",
+            bridge.display()
+        );
+        let host = Namespace::new();
+        host.ip(&format!("address add {WORLD}/32 dev lo"));
+        // The API server listens in the node's namespace, where the plugins are started.
+        let node = host.run(Node::new);
+        for folder in ["net.d", "cache", "ipam"] {
+            fs::create_dir(node.path(folder)).expect("a folder of our own");
+        }
+        Self {
+            host,
+            node: Some(node),
+            library,
+        }
+    }
+
+    pub(super) fn node(&self) -> &Node {
+        self.node.as_ref().expect("it is there to the end")
+    }
+
+    /// From now on nobody answers at the API server's address.
+    pub(super) fn pause_api(&mut self) {
+        let node = self.node.as_mut().expect("it is there to the end");
+        self.host.run(|| node.api.pause());
+    }
+
+    /// Our entry in a list of plugins.
+    pub(super) fn ours(&self) -> Value {
+        json!({"type": "evergreen-cni", "log_level": "info", "kubernetes": {"kubeconfig": self.node().path("kubeconfig")},
+               "capabilities": {"io.kubernetes.cri.pod-annotations": true},
+               "linkerd": {"inbound-ports-to-ignore": ["4190-4191"], "ipv6": true}})
+    }
+
+    /// The bridge that makes the pod's interface, with an address of 10.`number`.0.0/24 and, if wanted, of
+    /// `fd00:number::/64`.
+    pub(super) fn bridge(&self, number: u8, ipv6: bool) -> Value {
+        let mut ranges = vec![json!([{"subnet": format!("10.{number}.0.0/24")}])];
+        let mut routes = vec![json!({"dst": "0.0.0.0/0"})];
+        if ipv6 {
+            ranges.push(json!([{"subnet": format!("fd00:{number}::/64")}]));
+            routes.push(json!({"dst": "::/0"}));
+        }
+        json!({"type": "bridge", "bridge": format!("cni{number}"), "isGateway": true, "ipMasq": true, "hairpinMode": true,
+               "ipam": {"type": "host-local", "ranges": ranges, "routes": routes, "dataDir": self.node().path("ipam")}})
+    }
+
+    /// Writes a list of plugins.
+    pub(super) fn set_network(&self, name: &str, version: &str, plugins: &[Value]) {
+        let list = json!({"cniVersion": version, "name": name, "plugins": plugins});
+        let path = self.node().path("net.d").join(format!("{name}.conflist"));
+        fs::write(path, list.to_string()).expect("a file of our own");
+    }
+
+    /// `cnitool VERB NETWORK POD` with these variables more, for the pod `shop/web-0` unless they say otherwise.
+    pub(super) fn cnitool(
+        &self,
+        verb: &str,
+        network: &str,
+        pod: &Namespace,
+        more: &[(&str, &str)],
+    ) -> Called {
+        let folder = Path::new(BINARY).parent().expect("it is in a folder");
+        let plugins = format!("{NEIGHBOURS}:{}", folder.display());
+        // `cnitool` keeps results in /var/lib/cni and nowhere else: there it finds a folder of this test's.
+        let with_cache = "mount -t tmpfs cache /var/lib && mkdir /var/lib/cni && mount --bind \"$0\" /var/lib/cni && \
+                          exec \"$@\"";
+        let output = self.host.run(|| {
+            Command::new("unshare")
+                .args(["--mount", "sh", "-c", with_cache])
+                .arg(self.node().path("cache"))
+                .arg(&self.library)
+                .args([verb, network])
+                .arg(pod.path())
+                .env_clear()
+                .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+                .env("CNI_PATH", plugins)
+                .env("NETCONFPATH", self.node().path("net.d"))
+                .env(
+                    "CNI_ARGS",
+                    "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0",
+                )
+                .envs(more.iter().copied())
+                .output()
+        });
+        let output = output.unwrap_or_else(|e| panic!("cannot run unshare: {e}"));
+        Called {
+            succeeded: output.status.success(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// The same, which has to succeed; the result, if it printed one.
+    pub(super) fn succeed(&self, verb: &str, network: &str, pod: &Namespace, more: &[(&str, &str)]) -> Value {
+        let called = self.cnitool(verb, network, pod, more);
+        assert!(
+            called.succeeded,
+            "cnitool {verb} {network}: {called:#?}\n{}",
+            pod.nft_list()
+        );
+        serde_json::from_str(&called.stdout).unwrap_or_default()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let node = self.node.take();
+        // A server wakes its threads by connecting to itself.
+        self.host.run(|| drop(node));
+    }
+}
