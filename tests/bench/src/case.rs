@@ -1,116 +1,180 @@
-//! The cases: what is run, what it is held against, and what was promised.
+//! A case: what is run, what it is held against, and what was promised of it.
 
-use anyhow::{Result, ensure};
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
 use evergreen_test_support::{netns::Namespace, run::CniCall};
-use serde_json::{Value, json};
 
 use crate::{
     measure::{self, Taken},
-    stage::Stage,
+    stage::{Program, Stage},
+    trace::{self, Traced},
 };
-
-/// The floor of a call that needs no network: a process that does nothing.
-pub const NOTHING: &str = "floor: nothing";
-/// The floor of a call that asks the API server: one HTTPS GET.
-pub const GET: &str = "floor: one HTTPS GET";
 
 /// One line of the table.
 pub struct Case {
     /// What it is called there.
     pub name: &'static str,
-    /// The case it is divided by, and the most that may come of it.
-    pub against: Option<(&'static str, f64)>,
-    /// Requests that the API server must see for one run.
+    /// The floor it is divided by, and the most that may come of it.
+    pub floor: Option<(&'static str, f64)>,
+    /// The most that its wall time and its CPU time may be of linkerd-cni's on the same input.
+    pub peer: Option<Shares>,
+    /// linkerd-cni in another run: wall ms, CPU ms, peak MiB.
+    pub quoted: Option<[f64; 3]>,
+    /// True when linkerd-cni knows this job too.
+    pub has_peer: bool,
+    /// How many calls run at once.
+    pub at_once: usize,
+    /// It is run in one round of so many.
+    pub every: usize,
+    exit_code: i32,
     requests: usize,
-    call: fn(&Stage, &Namespace) -> CniCall,
+    programmed: bool,
+    call: Call,
 }
 
+/// Parts of linkerd-cni's time.
+#[derive(Debug, Clone, Copy)]
+pub struct Shares {
+    /// None where the wall time is not ours: the kernel's, or a pause we mean to make.
+    pub wall: Option<f64>,
+    /// User and system time.
+    pub cpu: f64,
+}
+
+/// Makes the call of this program in this namespace.
+pub type Call = fn(&Stage, Program, &Namespace) -> CniCall;
+
 impl Case {
-    /// All of them, the floors first.
-    pub fn all() -> Vec<Self> {
-        vec![
-            Self {
-                name: NOTHING,
-                against: None,
-                requests: 0,
-                call: nothing,
-            },
-            Self {
-                name: GET,
-                against: None,
-                requests: 1,
-                call: get,
-            },
-            Self {
-                name: "VERSION",
-                against: Some((NOTHING, 2.0)),
-                requests: 0,
-                call: |s, n| s.call("VERSION", n.path()),
-            },
-            Self {
-                name: "STATUS",
-                against: Some((NOTHING, 2.0)),
-                requests: 0,
-                call: |s, n| s.call("STATUS", n.path()),
-            },
-            Self {
-                name: "DEL, unprogrammed",
-                against: Some((NOTHING, 2.0)),
-                requests: 0,
-                call: |s, n| s.call("DEL", n.path()),
-            },
-            Self {
-                name: "ADD unmeshed, asked",
-                against: Some((GET, 1.5)),
-                requests: 1,
-                call: |s, n| pod(s, n, "plain", Value::Null),
-            },
-            Self {
-                name: "ADD unmeshed, annotations",
-                against: Some((NOTHING, 2.0)),
-                requests: 0,
-                call: |s, n| pod(s, n, "plain", json!({"kubernetes.io/config.source": "api"})),
-            },
-            Self {
-                name: "ADD meshed",
-                against: Some((GET, 2.5)),
-                requests: 1,
-                call: |s, n| pod(s, n, "meshed", Value::Null),
-            },
-        ]
+    /// A call that ends well, asks nothing and is held against nothing.
+    pub fn new(name: &'static str, call: Call) -> Self {
+        Self {
+            name,
+            floor: None,
+            peer: None,
+            quoted: None,
+            has_peer: true,
+            at_once: 1,
+            every: 1,
+            exit_code: 0,
+            requests: 0,
+            programmed: false,
+            call,
+        }
     }
 
-    /// One run in a namespace that nobody has touched. Making it is not measured.
-    pub fn run(&self, stage: &Stage) -> Result<Taken> {
-        let namespace = Namespace::new();
+    /// A program that is a measure and not measured.
+    pub fn floor(name: &'static str, requests: usize, call: Call) -> Self {
+        Self {
+            has_peer: false,
+            requests,
+            ..Self::new(name, call)
+        }
+    }
+
+    /// Promised: at most so many times this floor.
+    pub fn at_most(mut self, times: f64, floor: &'static str) -> Self {
+        self.floor = Some((floor, times));
+        self
+    }
+
+    /// Promised: at most this part of linkerd-cni's wall and CPU time.
+    pub fn of_peer(mut self, share: f64) -> Self {
+        self.peer = Some(Shares {
+            wall: Some(share),
+            cpu: share,
+        });
+        self
+    }
+
+    /// Promised: at most this part of linkerd-cni's CPU time, and this one, if any, of its wall time.
+    pub fn of_peers_cpu(mut self, cpu: f64, wall: Option<f64>) -> Self {
+        self.peer = Some(Shares { wall, cpu });
+        self
+    }
+
+    /// linkerd-cni's figures in another run.
+    pub fn quoted(mut self, wall: f64, cpu: f64, peak: f64) -> Self {
+        self.quoted = Some([wall, cpu, peak]);
+        self
+    }
+
+    /// The API server must see exactly so many requests.
+    pub fn asks(mut self, requests: usize) -> Self {
+        self.requests = requests;
+        self
+    }
+
+    /// It must end with exit code 1.
+    pub fn fails(mut self) -> Self {
+        self.exit_code = 1;
+        self
+    }
+
+    /// The rules are there already.
+    pub fn programmed(mut self) -> Self {
+        self.programmed = true;
+        self
+    }
+
+    /// So many pods at once, in one round of `every`.
+    pub fn at_once(mut self, times: usize, every: usize) -> Self {
+        (self.at_once, self.every) = (times, every);
+        self
+    }
+
+    /// One run in namespaces that nobody has touched. Making them is not measured.
+    pub fn run(&self, stage: &Stage, program: Program) -> Result<Taken> {
+        let namespaces: Vec<Namespace> = (0..self.at_once).map(|_| Namespace::new()).collect();
+        let calls = self.calls(stage, program, &namespaces)?;
         stage.api.clear_requests();
-        let taken = measure::time(&(self.call)(stage, &namespace), &stage.floor, 0)?;
+        let mut taken = match &calls[..] {
+            [call] => measure::time(call, &stage.clock(), self.exit_code)?,
+            calls => measure::time_at_once(calls, stage.binary(program), stage)?,
+        };
         let (requests, connections) = (stage.api.requests().len(), stage.api.connections());
-        let wanted = (self.requests, self.requests.min(1));
+        let (received, sent) = stage.api.bytes();
+        (taken.requests, taken.sent, taken.received) = (requests, received, sent);
+        let wanted = (self.requests, self.requests.min(self.at_once));
         ensure!(
-            (requests, connections) == wanted,
+            program == Program::Peer || (requests, connections) == wanted,
             "{requests} requests on {connections} connections, not {wanted:?}"
         );
         Ok(taken)
     }
+
+    /// One run that is followed and not timed: its system calls and processes.
+    pub fn trace(&self, stage: &Stage, program: Program) -> Result<Option<Traced>> {
+        if self.at_once > 1 {
+            return Ok(None);
+        }
+        let namespace = [Namespace::new()];
+        let calls = self.calls(stage, program, &namespace)?;
+        let call = calls.first().context("one call")?;
+        trace::count(call, stage).map(Some)
+    }
+
+    fn calls(&self, stage: &Stage, program: Program, namespaces: &[Namespace]) -> Result<Vec<CniCall>> {
+        if self.programmed {
+            for namespace in namespaces {
+                stage
+                    .call(program, "ADD", namespace)
+                    .pod("shop", "meshed")
+                    .succeed()?;
+            }
+        }
+        Ok(namespaces
+            .iter()
+            .map(|namespace| (self.call)(stage, program, namespace))
+            .collect())
+    }
 }
 
-fn nothing(stage: &Stage, _: &Namespace) -> CniCall {
-    CniCall::bare(&stage.floor).argument("nothing")
-}
-
-fn get(stage: &Stage, _: &Namespace) -> CniCall {
-    CniCall::bare(&stage.floor)
-        .argument("get")
-        .argument(stage.api.address().to_string())
-        .argument(stage.file("ca.crt"))
-        .argument(stage.file("token"))
-        .argument("/api/v1/namespaces/shop/pods/meshed?resourceVersion=0")
-}
-
-fn pod(stage: &Stage, namespace: &Namespace, name: &str, annotations: Value) -> CniCall {
-    stage
-        .call("ADD", namespace.path())
-        .pod("shop", name)
-        .netconf(&stage.netconf(annotations))
+/// Writes calls as the floor program reads them, one after the other.
+pub fn write(calls: &[CniCall], stage: &Stage) -> Result<()> {
+    for (n, call) in calls.iter().enumerate() {
+        fs::write(stage.file(&format!("{n}.environment")), call.environment_lines())?;
+        fs::write(stage.file(&format!("{n}.stdin")), call.input())?;
+    }
+    Ok(())
 }

@@ -1,22 +1,29 @@
 //! `scripts/bench`: what one call takes, beside the least that the same job can take, all in one run.
 //!
-//! Cases take turns, so that a slow minute of the machine slows them all. Every figure is a median; a promise is a
-//! ratio of two medians of the same run, or a bound that no clock is needed for. A promise that is missed makes the
-//! exit code 1.
+//! Cases take turns, so that a slow minute of the machine slows them all. Every figure is a median; a promise is the
+//! median of ratios within a round, or a bound that no clock is needed for. A promise that is missed makes the exit
+//! code 1.
 
 mod case;
+mod cases;
 mod measure;
 mod stage;
 mod table;
+mod trace;
 
-use std::{env, path::PathBuf, process::ExitCode};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result};
 use case::Case;
-use measure::Series;
-use stage::Stage;
+use measure::Taken;
+use stage::{Program, Stage};
+use table::{Measured, Row, Table};
 
-/// What the command line says.
+/// What the command line and the environment say.
 struct Options {
     /// Runs of each case.
     runs: usize,
@@ -24,35 +31,80 @@ struct Options {
     json: bool,
     /// Where `scripts/build` has put the binaries.
     dist: PathBuf,
+    /// A linkerd-cni to run on the same inputs.
+    peer: Option<PathBuf>,
 }
 
 fn main() -> Result<ExitCode> {
     let options = options()?;
-    let stage = Stage::new(&options.dist)?;
-    let cases = Case::all();
-    let mut measured: Vec<Series> = cases.iter().map(|case| Series::new(case.name)).collect();
+    let stage = Stage::new(&options.dist, options.peer.clone())?;
+    cases::record_batch(&stage).context("recording the rules for the floor program")?;
+    let cases = cases::all();
+    let mut rows: Vec<Row<'_>> = cases
+        .iter()
+        .map(|case| Row {
+            case,
+            ours: Measured::default(),
+            peer: options
+                .peer
+                .as_ref()
+                .filter(|_| case.has_peer)
+                .map(|_| Measured::default()),
+        })
+        .collect();
+    for row in &mut rows {
+        follow(row, &stage).with_context(|| format!("case {:?}", row.case.name))?;
+    }
     // The first round warms caches and is not kept.
     for round in 0..=options.runs {
-        for (case, series) in cases.iter().zip(&mut measured) {
-            let taken = case
-                .run(&stage)
-                .with_context(|| format!("case {:?}", case.name))?;
-            if round > 0 {
-                series.add(taken);
-            }
+        for row in &mut rows {
+            take_turns(row, &stage, round, options.runs)
+                .with_context(|| format!("case {:?}", row.case.name))?;
         }
     }
-    let table = table::Table::new(&cases, &measured, stage.binary_size()?);
+    let peer_size = options.peer.as_deref().map(size).transpose()?;
+    let table = Table::new(rows, size(stage.binary(Program::Ours))?, peer_size);
     print(&if options.json {
         table.to_json()
     } else {
         table.to_string()
     })?;
-    Ok(if table.keeps_its_promises() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    Ok(match table.keeps_its_promises() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     })
+}
+
+/// One run of each program under strace.
+fn follow(row: &mut Row<'_>, stage: &Stage) -> Result<()> {
+    row.ours.traced = row.case.trace(stage, Program::Ours)?;
+    if let Some(peer) = &mut row.peer {
+        peer.traced = row.case.trace(stage, Program::Peer)?;
+    }
+    Ok(())
+}
+
+/// One timed run of each program, when it is the case's turn, which it is once at least.
+fn take_turns(row: &mut Row<'_>, stage: &Stage, round: usize, rounds: usize) -> Result<()> {
+    let run = |case: &Case, program| -> Result<Option<Taken>> {
+        match round % case.every.min(rounds).max(1) {
+            0 => case.run(stage, program).map(Some),
+            _ => Ok(None),
+        }
+    };
+    let ours = run(row.case, Program::Ours)?;
+    let peers = row
+        .peer
+        .is_some()
+        .then(|| run(row.case, Program::Peer))
+        .transpose()?;
+    if round > 0 {
+        row.ours.series.add(ours);
+        if let (Some(peer), Some(taken)) = (&mut row.peer, peers) {
+            peer.series.add(taken);
+        }
+    }
+    Ok(())
 }
 
 fn options() -> Result<Options> {
@@ -62,6 +114,7 @@ fn options() -> Result<Options> {
         runs: 50,
         json: false,
         dist: dist.into(),
+        peer: env::var_os("PEER").map(PathBuf::from),
     };
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
@@ -72,6 +125,12 @@ fn options() -> Result<Options> {
         }
     }
     Ok(options)
+}
+
+/// The size of a file in bytes.
+fn size(path: &Path) -> Result<u64> {
+    let metadata = fs::metadata(path).with_context(|| format!("looking at {}", path.display()))?;
+    Ok(metadata.len())
 }
 
 fn print(text: &str) -> Result<()> {

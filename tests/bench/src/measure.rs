@@ -3,10 +3,13 @@
 use std::{ffi::OsStr, path::Path};
 
 use anyhow::{Context, Result, ensure};
-use evergreen_test_support::run::CniCall;
+use evergreen_test_support::run::{CniCall, CniReply};
+use serde_json::{Value, json};
 
-/// What one run took.
-#[derive(Debug, Clone, Copy)]
+use crate::{case, stage::Stage};
+
+/// What one run took, or several at once.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Taken {
     /// From its start to its end, in microseconds.
     pub wall: f64,
@@ -14,29 +17,56 @@ pub struct Taken {
     pub cpu: f64,
     /// Peak resident memory, in KiB.
     pub peak: f64,
+    /// What the API server was asked.
+    pub requests: usize,
+    /// Bytes of TCP payload to the API server.
+    pub sent: u64,
+    /// Bytes of TCP payload from it.
+    pub received: u64,
 }
 
-/// What many runs took.
+/// What many runs took; a round in which the case had no turn is none.
+#[derive(Default)]
 pub struct Series {
-    /// The case's name.
-    pub name: &'static str,
-    runs: Vec<Taken>,
+    rounds: Vec<Option<Taken>>,
 }
 
 /// Runs a call under the floor program's clock. `exit_code` is the one it must end with.
-pub fn time(call: &CniCall, floor: &Path, exit_code: i32) -> Result<Taken> {
-    let reply = call.run_under(&[floor.as_os_str(), OsStr::new("time")])?;
+pub fn time(call: &CniCall, clock: &[&OsStr], exit_code: i32) -> Result<Taken> {
+    let words = [clock, &["time".as_ref()]].concat();
+    let reply = call.run_under(&words)?;
+    taken(&reply, exit_code).with_context(|| call.to_string())
+}
+
+/// Runs calls of this program under the floor program's clock, all at once. Each must end with 0.
+pub fn time_at_once(calls: &[CniCall], program: &Path, stage: &Stage) -> Result<Taken> {
+    case::write(calls, stage)?;
+    let clock = stage.clock();
+    let words = [&clock[1..], &["time-at-once".as_ref()]].concat();
+    let mut call = CniCall::bare(clock.first().context("a clock has words")?);
+    for word in words {
+        call = call.argument(word);
+    }
+    let call = call
+        .argument(program)
+        .argument(stage.folder())
+        .argument(calls.len().to_string());
+    let reply = call.run()?;
+    taken(&reply, 0).with_context(|| call.to_string())
+}
+
+fn taken(reply: &CniReply, exit_code: i32) -> Result<Taken> {
     let figures: Vec<i64> = reply
         .stdout
         .split_whitespace()
         .filter_map(|word| word.parse().ok())
         .collect();
     let [wall_ns, cpu_us, peak_kib, ended] = figures[..] else {
-        anyhow::bail!("no figures from {}: {reply:?}", floor.display());
+        anyhow::bail!("no figures: {reply:?}");
     };
     ensure!(
         ended == i64::from(exit_code),
-        "ended with {ended}, not {exit_code}: {call}: {}",
+        "ended with {ended}, not {exit_code}: {}",
         reply.stderr
     );
     let float = |n: i64| n as f64;
@@ -44,44 +74,48 @@ pub fn time(call: &CniCall, floor: &Path, exit_code: i32) -> Result<Taken> {
         wall: float(wall_ns) / 1000.0,
         cpu: float(cpu_us),
         peak: float(peak_kib),
+        ..Taken::default()
     })
 }
 
 impl Series {
-    /// No runs yet.
-    pub fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            runs: Vec::new(),
-        }
-    }
-
-    /// One more.
-    pub fn add(&mut self, taken: Taken) {
-        self.runs.push(taken);
+    /// One more round.
+    pub fn add(&mut self, taken: Option<Taken>) {
+        self.rounds.push(taken);
     }
 
     /// The value below which this share of the runs lies; 0.5 is the median.
-    pub fn quantile(&self, share: f64, of: impl Fn(&Taken) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.runs.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        let last = values.len().saturating_sub(1);
-        values
-            .get((last as f64 * share).round() as usize)
-            .copied()
-            .unwrap_or(f64::NAN)
+    pub fn quantile(&self, share: f64, of: fn(&Taken) -> f64) -> f64 {
+        quantile(self.rounds.iter().flatten().map(of), share)
     }
 
     /// The median.
-    pub fn median(&self, of: impl Fn(&Taken) -> f64) -> f64 {
+    pub fn median(&self, of: fn(&Taken) -> f64) -> f64 {
         self.quantile(0.5, of)
+    }
+
+    /// The median of the ratios to another series, round by round: a slow minute of the machine slows both.
+    pub fn ratio(&self, to: &Self, of: fn(&Taken) -> f64) -> f64 {
+        let pairs = self.rounds.iter().zip(&to.rounds);
+        quantile(
+            pairs.filter_map(|(ours, theirs)| Some(of(ours.as_ref()?) / of(theirs.as_ref()?))),
+            0.5,
+        )
+    }
+
+    /// Every run, for keeping.
+    pub fn to_json(&self) -> Value {
+        let all = |of: fn(&Taken) -> f64| -> Value { self.rounds.iter().flatten().map(of).collect() };
+        json!({"wall_us": all(|t| t.wall), "cpu_us": all(|t| t.cpu), "peak_kib": all(|t| t.peak)})
     }
 }
 
-/// The size of a file in bytes.
-pub fn size(path: &Path) -> Result<u64> {
-    Ok(path
-        .metadata()
-        .with_context(|| format!("looking at {}", path.display()))?
-        .len())
+fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    values
+        .get((last as f64 * share).round() as usize)
+        .copied()
+        .unwrap_or(f64::NAN)
 }

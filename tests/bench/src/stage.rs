@@ -1,18 +1,26 @@
-//! What the cases play on: an API server that knows three pods, and a node's files for it.
+//! What the cases play on: an API server that knows some pods, a node's files for it, and the binaries.
 
 use std::{
+    env,
+    ffi::{OsStr, OsString},
     fs,
+    net::TcpListener,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
-use evergreen_test_support::{api::Api, pki::Pki, run::CniCall};
+use evergreen_test_support::{
+    api::{Answer, Api, Pace},
+    netns::Namespace,
+    pki::Pki,
+    run::CniCall,
+};
 use serde_json::{Value, json};
-use std::ffi::OsStr;
-
-use crate::measure;
 
 const TOKEN: &str = "a-token-of-the-usual-length-is-about-nine-hundred-bytes";
+/// No single run takes longer; one that does is ended and is an error.
+const PATIENCE: &str = "60";
 
 /// The API server, the files, the binaries.
 pub struct Stage {
@@ -20,31 +28,58 @@ pub struct Stage {
     pub api: Api,
     /// The floor program.
     pub floor: PathBuf,
+    /// Where strace is.
+    pub strace: PathBuf,
+    timeout: PathBuf,
     plugin: PathBuf,
+    peer: Option<PathBuf>,
+    path: OsString,
     files: PathBuf,
 }
 
+/// Whose call it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// The plugin of this repository.
+    Ours,
+    /// The one that `PEER` names.
+    Peer,
+}
+
 impl Stage {
-    /// Starts the server and writes kubeconfig, token and CA.
-    pub fn new(dist: &Path) -> Result<Self> {
+    /// Starts the server and writes kubeconfigs, tokens and the CA.
+    pub fn new(dist: &Path, peer: Option<PathBuf>) -> Result<Self> {
         let pki = Pki::new();
         let api = Api::start(&pki);
         let token = TOKEN.repeat(16);
         api.accept_token(&token, "system:serviceaccount:linkerd-cni:linkerd-cni");
-        for (name, file) in [("meshed", "meshed.json"), ("plain", "plain.json")] {
-            api.put_pod("shop", name, fixture(file)?);
-        }
-        let files = std::env::temp_dir().join(format!("evergreen-bench-{}", std::process::id()));
+        fill(&api)?;
+        let files = env::temp_dir().join(format!("evergreen-bench-{}", std::process::id()));
         fs::create_dir_all(&files)?;
+        let path = env::var_os("PATH").unwrap_or_default();
         let stage = Self {
             floor: dist.join("evergreen-floor"),
             plugin: dist.join("evergreen-cni"),
+            strace: find("strace", &path)?,
+            timeout: find("timeout", &path)?,
+            peer,
+            path,
             api,
             files,
         };
-        fs::write(stage.file("token"), token)?;
+        fs::write(stage.file("token"), &token)?;
+        fs::write(stage.file("token-unknown"), token.replace("usual", "other"))?;
         fs::write(stage.file("ca.crt"), pki.ca.pem())?;
-        fs::write(stage.file("kubeconfig"), stage.kubeconfig().to_string())?;
+        // A port that was free a moment ago and that nobody listens on.
+        let closed = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        for (name, server, token) in [
+            ("kubeconfig", stage.api.url(), "token"),
+            ("kubeconfig-401", stage.api.url(), "token-unknown"),
+            ("kubeconfig-refused", format!("https://{closed}"), "token"),
+        ] {
+            let text = stage.kubeconfig(&server, token).to_string();
+            fs::write(stage.file(name), text)?;
+        }
         Ok(stage)
     }
 
@@ -53,14 +88,37 @@ impl Stage {
         self.files.join(name)
     }
 
-    /// The plugin's size in bytes.
-    pub fn binary_size(&self) -> Result<u64> {
-        measure::size(&self.plugin)
+    /// The folder of those files.
+    pub fn folder(&self) -> &Path {
+        &self.files
     }
 
-    /// A call of the plugin as containerd makes it, at the end of a chain.
-    pub fn call(&self, verb: &str, netns: impl AsRef<OsStr>) -> CniCall {
-        CniCall::new(&self.plugin, verb, netns).netconf(&self.netconf(Value::Null))
+    /// The binary of a program; ours when there is no other.
+    pub fn binary(&self, program: Program) -> &Path {
+        match (program, &self.peer) {
+            (Program::Peer, Some(peer)) => peer,
+            _ => &self.plugin,
+        }
+    }
+
+    /// Words before a command that end it when it hangs.
+    pub fn bounded(&self) -> Vec<&OsStr> {
+        let words = ["-k", "5", PATIENCE].map(OsStr::new);
+        [self.timeout.as_os_str()].into_iter().chain(words).collect()
+    }
+
+    /// Words of the floor program's clock, but for which one.
+    pub fn clock(&self) -> Vec<&OsStr> {
+        let mut words = self.bounded();
+        words.push(self.floor.as_os_str());
+        words
+    }
+
+    /// A call as containerd makes it, at the end of a chain.
+    pub fn call(&self, program: Program, verb: &str, netns: &Namespace) -> CniCall {
+        CniCall::new(self.binary(program), verb, netns.path())
+            .env("PATH", &self.path)
+            .netconf(&self.netconf(Value::Null))
     }
 
     /// The configuration of Linkerd's chart, with the runtime's annotations.
@@ -78,12 +136,21 @@ impl Stage {
         })
     }
 
-    fn kubeconfig(&self) -> Value {
+    /// The same for a pod that has addresses of both families.
+    pub fn netconf_of_two_families(&self) -> Value {
+        let mut netconf = self.netconf(Value::Null);
+        netconf["linkerd"]["ipv6"] = true.into();
+        netconf["prevResult"]["ips"] = json!([{"address": "10.1.0.5/24", "interface": 0},
+                                              {"address": "fd00:10:1::5/64", "interface": 0}]);
+        netconf
+    }
+
+    fn kubeconfig(&self, server: &str, token: &str) -> Value {
         json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "linkerd-cni-context",
             "clusters": [{"name": "local", "cluster": {
-                "server": self.api.url(), "certificate-authority": self.file("ca.crt")}}],
-            "users": [{"name": "linkerd-cni", "user": {"tokenFile": self.file("token")}}],
+                "server": server, "certificate-authority": self.file("ca.crt")}}],
+            "users": [{"name": "linkerd-cni", "user": {"tokenFile": self.file(token)}}],
             "contexts": [{"name": "linkerd-cni-context", "context": {"cluster": "local", "user": "linkerd-cni"}}]
         })
     }
@@ -93,6 +160,47 @@ impl Drop for Stage {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.files);
     }
+}
+
+/// Pods of namespace `shop`, and one that takes its time in each of two namespaces that are far away.
+fn fill(api: &Api) -> Result<()> {
+    for (name, file) in [
+        ("meshed", "meshed.json"),
+        ("plain", "plain.json"),
+        ("native", "native-sidecar.json"),
+    ] {
+        api.put_pod("shop", name, fixture(file)?);
+    }
+    api.put_namespace("shop", json!({}));
+    let ports = |from: u16| -> String {
+        let ports: Vec<_> = (0..40).map(|n| (from + 10 * n).to_string()).collect();
+        ports.join(",")
+    };
+    let subnets: Vec<_> = (0..10).map(|n| format!("10.{n}.0.0/16")).collect();
+    let mut many = fixture("meshed.json")?;
+    many["metadata"]["annotations"]["config.linkerd.io/skip-inbound-ports"] = ports(5001).into();
+    many["metadata"]["annotations"]["config.linkerd.io/skip-outbound-ports"] = ports(6001).into();
+    many["metadata"]["annotations"]["config.linkerd.io/skip-subnets"] = subnets.join(",").into();
+    api.put_pod("shop", "many", many);
+    for (namespace, pause) in [("far-50", 50), ("far-200", 200)] {
+        let path = format!("/api/v1/namespaces/{namespace}");
+        let about = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": namespace}});
+        let mut pod = fixture("meshed.json")?;
+        pod["metadata"]["namespace"] = namespace.into();
+        pod["metadata"]["name"] = "meshed".into();
+        for (path, object) in [(format!("{path}/pods/meshed"), pod), (path, about)] {
+            let late = Answer::json(200, &object).with_pace(Pace::After(Duration::from_millis(pause)));
+            api.set_answer("GET", &path, late);
+        }
+    }
+    Ok(())
+}
+
+fn find(program: &str, path: &OsStr) -> Result<PathBuf> {
+    env::split_paths(path)
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+        .with_context(|| format!("no {program} in PATH; its package is needed"))
 }
 
 fn fixture(name: &str) -> Result<Value> {

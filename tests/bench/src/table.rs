@@ -1,112 +1,185 @@
-//! What a person reads, and what is kept.
+//! Every case with its figures, and what of the promises was kept.
 
-use std::fmt;
+mod print;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     case::Case,
     measure::{Series, Taken},
+    trace::Traced,
 };
 
 /// The most memory one call may have resident, in KiB.
 const PEAK_LIMIT: f64 = 5.0 * 1024.0;
 /// The most bytes the plugin's binary may have.
-const SIZE_LIMIT: u64 = 4_000_000;
+const SIZE_LIMIT: f64 = 4_000_000.0;
+/// The most of linkerd-cni's memory.
+const PEAK_SHARE: f64 = 1.0 / 6.0;
+/// The most of linkerd-cni's size.
+const SIZE_SHARE: f64 = 1.0 / 9.0;
 
-/// Every case with its figures.
-pub struct Table {
-    rows: Vec<Row>,
+/// What was measured of one program in one case.
+#[derive(Default)]
+pub struct Measured {
+    /// All rounds.
+    pub series: Series,
+    /// One run, followed.
+    pub traced: Option<Traced>,
+}
+
+/// All that was measured of one case.
+pub struct Row<'a> {
+    /// Which one.
+    pub case: &'a Case,
+    /// The plugin, or a floor program.
+    pub ours: Measured,
+    /// linkerd-cni, when there is one.
+    pub peer: Option<Measured>,
+}
+
+/// Every case, and the sizes of the two binaries.
+pub struct Table<'a> {
+    rows: Vec<Row<'a>>,
     size: u64,
+    peer_size: Option<u64>,
 }
 
-struct Row {
-    name: &'static str,
-    wall: [f64; 3],
-    cpu: f64,
-    peak: f64,
-    /// Our median divided by the floor's, the floor's name, and the promise.
-    ratio: Option<(f64, &'static str, f64)>,
+/// Something that must not be more than something else.
+#[derive(Debug)]
+struct Promise {
+    of: String,
+    is: f64,
+    at_most: f64,
 }
 
-impl Table {
-    /// Medians, spread and ratios of these series, one for each case.
-    pub fn new(cases: &[Case], measured: &[Series], size: u64) -> Self {
-        let wall = |name: &str| {
-            measured
-                .iter()
-                .find(|series| series.name == name)
-                .map_or(f64::NAN, |series| series.median(|t| t.wall))
-        };
-        let row = |(case, series): (&Case, &Series)| Row {
-            name: case.name,
-            wall: [0.1, 0.5, 0.9].map(|share| series.quantile(share, |t: &Taken| t.wall)),
-            cpu: series.median(|t| t.cpu),
-            peak: series.median(|t| t.peak),
-            ratio: case
-                .against
-                .map(|(floor, promise)| (wall(case.name) / wall(floor), floor, promise)),
-        };
+impl<'a> Table<'a> {
+    /// Takes the rows in.
+    pub fn new(rows: Vec<Row<'a>>, size: u64, peer_size: Option<u64>) -> Self {
         Self {
-            rows: cases.iter().zip(measured).map(row).collect(),
+            rows,
             size,
+            peer_size,
         }
     }
 
-    /// True when no ratio and no bound is missed.
+    /// True when none is missed.
     pub fn keeps_its_promises(&self) -> bool {
-        self.size < SIZE_LIMIT && self.rows.iter().all(Row::keeps_its_promises)
+        self.promises().iter().all(Promise::is_kept)
     }
 
-    /// One JSON document, times in microseconds, memory in KiB.
+    /// One JSON document with every run in it; times in microseconds, memory in KiB.
     pub fn to_json(&self) -> String {
-        let rows: Vec<_> = self
-            .rows
+        let promises: Vec<_> = self
+            .promises()
             .iter()
-            .map(|row| {
-                json!({"case": row.name, "wall_us": {"p10": row.wall[0], "median": row.wall[1], "p90": row.wall[2]},
-                       "cpu_us": row.cpu, "peak_kib": row.peak,
-                       "against": row.ratio.map(|(ratio, floor, promise)| json!({"floor": floor, "ratio": ratio, "promise": promise}))})
-            })
+            .map(|p| json!({"of": p.of, "is": p.is, "at_most": p.at_most, "kept": p.is_kept()}))
             .collect();
-        json!({"binary_bytes": self.size, "cases": rows}).to_string() + "\n"
+        let rows: Vec<_> = self.rows.iter().map(Row::to_json).collect();
+        json!({"binary_bytes": self.size, "peer_binary_bytes": self.peer_size, "cases": rows, "promises": promises})
+            .to_string()
+            + "\n"
     }
-}
 
-impl Row {
-    fn keeps_its_promises(&self) -> bool {
-        self.ratio.is_none_or(|(ratio, _, promise)| ratio <= promise) && self.peak < PEAK_LIMIT
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{:<28} {:>8} {:>17} {:>8} {:>9}   ratio to its floor",
-            "case", "wall ms", "[p10 - p90]", "cpu ms", "peak MiB"
-        )?;
-        for row in &self.rows {
-            let [low, median, high] = row.wall.map(|us| us / 1000.0);
-            let spread = format!("[{low:.2} - {high:.2}]");
-            write!(
-                f,
-                "{:<28} {median:>8.2} {spread:>17} {:>8.2} {:>9.2}",
-                row.name,
-                row.cpu / 1000.0,
-                row.peak / 1024.0
-            )?;
-            if let Some((ratio, floor, promise)) = row.ratio {
-                let verdict = if row.keeps_its_promises() { "" } else { "  MISSED" };
-                write!(f, "   {ratio:.2} (promised {promise}) of {floor}{verdict}")?;
-            }
-            writeln!(f)?;
+    fn promises(&self) -> Vec<Promise> {
+        let mut promises = vec![Promise {
+            of: "size of the binary in bytes".to_owned(),
+            is: self.size as f64,
+            at_most: SIZE_LIMIT,
+        }];
+        if let Some(peer) = self.peer_size {
+            promises.push(Promise {
+                of: "size of the binary, part of linkerd-cni's".to_owned(),
+                is: self.size as f64 / peer as f64,
+                at_most: SIZE_SHARE,
+            });
         }
-        let verdict = if self.size < SIZE_LIMIT { "" } else { "  MISSED" };
-        writeln!(
-            f,
-            "binary {} bytes (promised under {SIZE_LIMIT}){verdict}",
-            self.size
-        )
+        for row in &self.rows {
+            promises.extend(self.to_its_floor(row));
+            promises.extend(row.own_promises());
+            promises.extend(row.to_its_peer());
+        }
+        promises
+    }
+
+    /// A case's wall time as so many times its floor's.
+    fn to_its_floor(&self, row: &Row<'_>) -> Option<Promise> {
+        let (floor, at_most) = row.case.floor?;
+        let of = self.rows.iter().find(|row| row.case.name == floor)?;
+        Some(Promise {
+            of: format!("{}: wall time, times {floor:?}", row.case.name),
+            is: row.ours.series.ratio(&of.ours.series, |t| t.wall),
+            at_most,
+        })
+    }
+}
+
+impl Row<'_> {
+    fn own_promises(&self) -> Vec<Promise> {
+        let of = |what: &str| format!("{}: {what}", self.case.name);
+        let peak = Promise {
+            of: of("peak memory of one process in KiB"),
+            is: self.ours.series.median(|t| t.peak) / self.case.at_once as f64,
+            at_most: PEAK_LIMIT,
+        };
+        let programs = self.ours.traced.map(|traced| Promise {
+            of: of("programs"),
+            is: traced.programs as f64,
+            at_most: 1.0,
+        });
+        [peak].into_iter().chain(programs).collect()
+    }
+
+    fn to_its_peer(&self) -> Vec<Promise> {
+        let (Some(peer), Some(shares)) = (&self.peer, self.case.peer) else {
+            return Vec::new();
+        };
+        let part = |what: &str, of: fn(&Taken) -> f64, at_most| Promise {
+            of: format!("{}: {what}, part of linkerd-cni's", self.case.name),
+            is: self.ours.series.ratio(&peer.series, of),
+            at_most,
+        };
+        let wall = shares.wall.map(|share| part("wall time", |t| t.wall, share));
+        [
+            part("CPU time", |t| t.cpu, shares.cpu),
+            part("peak memory", |t| t.peak, PEAK_SHARE),
+        ]
+        .into_iter()
+        .chain(wall)
+        .collect()
+    }
+
+    fn to_json(&self) -> Value {
+        let quoted = self
+            .case
+            .quoted
+            .map(|[wall, cpu, peak]| json!({"wall_ms": wall, "cpu_ms": cpu, "peak_mib": peak}));
+        json!({"case": self.case.name, "ours": self.ours.to_json(),
+               "peer": self.peer.as_ref().map(Measured::to_json), "linkerd_cni_in_another_run": quoted})
+    }
+}
+
+impl Measured {
+    fn to_json(&self) -> Value {
+        let [low, wall, high] = self.wall();
+        let traced = self
+            .traced
+            .map(|t| json!({"calls": t.calls, "programs": t.programs, "tasks": t.tasks}));
+        let median = |of: fn(&Taken) -> f64| self.series.median(of);
+        json!({"wall_us": {"p10": low, "median": wall, "p90": high}, "cpu_us": median(|t| t.cpu),
+               "peak_kib": median(|t| t.peak), "requests": median(|t| t.requests as f64),
+               "sent_bytes": median(|t| t.sent as f64), "received_bytes": median(|t| t.received as f64),
+               "traced": traced, "runs": self.series.to_json()})
+    }
+
+    fn wall(&self) -> [f64; 3] {
+        [0.1, 0.5, 0.9].map(|share| self.series.quantile(share, |t| t.wall))
+    }
+}
+
+impl Promise {
+    /// A figure that was not measured is not kept.
+    fn is_kept(&self) -> bool {
+        self.is <= self.at_most
     }
 }

@@ -1,53 +1,84 @@
-//! A child process and what it took. The home of `unsafe` in this program.
-#![allow(unsafe_code, reason = "wait4 alone tells what one child used")]
+//! Child processes and what they took.
 
 use std::{
+    fs::{self, File},
     io,
     os::fd::{AsFd, OwnedFd},
-    process::{Command, Stdio},
+    path::Path,
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-/// What a program took from its start to its end.
+use crate::sys;
+
+/// What a program took from its start to its end, or several from the first start to the last end.
 pub(crate) struct Taken {
     pub(crate) wall: Duration,
-    /// User and system time together, of the child and of those it waited for.
+    /// User and system time together, of the children and of those they waited for.
     pub(crate) cpu: Duration,
-    /// Peak resident memory of the largest process among them.
+    /// Peak resident memory of the largest process of each child, added up.
     pub(crate) peak_kib: i64,
-    /// Minus the signal when one ended it.
+    /// The last that was not 0; minus the signal when one ended it.
     pub(crate) exit_code: i32,
 }
 
 /// Runs a program with our stdin, and our stderr for both of its outputs.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> io::Result<Taken> {
-    let stderr: OwnedFd = io::stderr().as_fd().try_clone_to_owned()?;
     let mut command = Command::new(program);
-    command.args(arguments).stdout(Stdio::from(stderr));
+    command.args(arguments).stdout(our_stderr()?);
     let started = Instant::now();
     let child = command.spawn()?;
-    let pid = libc::pid_t::try_from(child.id()).map_err(io::Error::other)?;
-    let mut status = 0;
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both pointers are to live locals of the right types; the pid is a child nobody else waits for.
-    let waited = unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) };
-    let wall = started.elapsed();
-    if waited != pid {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has filled it in, and all zeroes would be a value too.
-    let usage = unsafe { usage.assume_init() };
-    let exit_code = if libc::WIFEXITED(status) {
-        libc::WEXITSTATUS(status)
-    } else {
-        -libc::WTERMSIG(status)
+    all_of([child], started)
+}
+
+/// Runs a program several times at once: the n-th with the lines of `n.environment` and the stdin `n.stdin`.
+pub(crate) fn run_at_once(program: &str, folder: &Path, times: usize) -> io::Result<Taken> {
+    let command = |n: usize| -> io::Result<Command> {
+        let environment = fs::read_to_string(folder.join(format!("{n}.environment")))?;
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .envs(environment.lines().filter_map(|line| line.split_once('=')))
+            .stdin(File::open(folder.join(format!("{n}.stdin")))?)
+            .stdout(our_stderr()?);
+        Ok(command)
     };
-    Ok(Taken {
-        wall,
-        cpu: duration(usage.ru_utime) + duration(usage.ru_stime),
-        peak_kib: usage.ru_maxrss,
-        exit_code,
-    })
+    let mut commands = (0..times).map(command).collect::<io::Result<Vec<_>>>()?;
+    let started = Instant::now();
+    let children = commands
+        .iter_mut()
+        .map(Command::spawn)
+        .collect::<io::Result<Vec<_>>>()?;
+    all_of(children, started)
+}
+
+fn all_of(children: impl IntoIterator<Item = Child>, started: Instant) -> io::Result<Taken> {
+    let mut taken = Taken {
+        wall: Duration::ZERO,
+        cpu: Duration::ZERO,
+        peak_kib: 0,
+        exit_code: 0,
+    };
+    for child in children {
+        let (status, usage) = sys::wait(child.id())?;
+        taken.wall = started.elapsed();
+        taken.cpu += duration(usage.ru_utime) + duration(usage.ru_stime);
+        taken.peak_kib += usage.ru_maxrss;
+        let exit_code = if libc::WIFEXITED(status) {
+            libc::WEXITSTATUS(status)
+        } else {
+            -libc::WTERMSIG(status)
+        };
+        if exit_code != 0 {
+            taken.exit_code = exit_code;
+        }
+    }
+    Ok(taken)
+}
+
+fn our_stderr() -> io::Result<Stdio> {
+    let stderr: OwnedFd = io::stderr().as_fd().try_clone_to_owned()?;
+    Ok(Stdio::from(stderr))
 }
 
 fn duration(time: libc::timeval) -> Duration {

@@ -14,6 +14,7 @@ mod objects;
 mod routes;
 mod server;
 mod socket;
+mod wire;
 
 use std::{
     net::SocketAddr,
@@ -75,6 +76,7 @@ pub(crate) struct State {
 pub(crate) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    pub(crate) wire: wire::Count,
 }
 
 impl Shared {
@@ -124,6 +126,7 @@ impl Api {
                 stopped: false,
             }),
             changed: Condvar::new(),
+            wire: wire::Count::default(),
         });
         let listeners = server::Listeners::open(&shared, at);
         Self { shared, listeners }
@@ -173,8 +176,14 @@ impl Api {
         self.shared.state().connections
     }
 
-    /// Forgets the requests and connections so far.
+    /// How many bytes of TCP payload came in and went out so far, TLS and all.
+    pub fn bytes(&self) -> (u64, u64) {
+        self.shared.wire.so_far()
+    }
+
+    /// Forgets the requests, connections and bytes so far.
     pub fn clear_requests(&self) {
+        self.shared.wire.clear();
         let mut state = self.shared.state();
         state.seen.clear();
         state.connections = 0;

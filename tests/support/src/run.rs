@@ -115,6 +115,19 @@ impl CniCall {
         self
     }
 
+    /// Its variables, one `NAME=value` a line.
+    pub fn environment_lines(&self) -> String {
+        let line = |(name, value): &(OsString, OsString)| {
+            format!("{}={}\n", name.to_string_lossy(), value.to_string_lossy())
+        };
+        self.environment.iter().map(line).collect()
+    }
+
+    /// What its stdin is.
+    pub fn input(&self) -> &[u8] {
+        &self.stdin
+    }
+
     /// The command that this call runs, behind the words of another one, such as `strace -f`.
     pub fn command_under(&self, words: &[&OsStr]) -> Command {
         let mut words = words.iter().copied().chain([self.binary.as_os_str()]);

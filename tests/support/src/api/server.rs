@@ -18,6 +18,7 @@ use super::{
     Pace, Seen, Shared,
     http::{self, Request, Written},
     routes, socket,
+    wire::Counted,
 };
 use crate::pki::Pair;
 
@@ -100,7 +101,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-fn serve(mut tcp: TcpStream, shared: &Shared, number: usize) {
+fn serve(mut tcp: TcpStream, shared: &Arc<Shared>, number: usize) {
     let (door, tls) = {
         let state = shared.state();
         (state.door, Arc::clone(&state.tls))
@@ -121,10 +122,11 @@ fn serve(mut tcp: TcpStream, shared: &Shared, number: usize) {
         }
         Door::Plain => {
             let Ok(mut raw) = tcp.try_clone() else { return };
-            return requests(tcp, shared, number, &[], &mut raw);
+            return requests(Counted::new(tcp, shared), shared, number, &[], &mut raw);
         }
     }
     let Ok(mut raw) = tcp.try_clone() else { return };
+    let mut tcp = Counted::new(tcp, shared);
     let Ok(mut connection) = ServerConnection::new(tls) else {
         return;
     };

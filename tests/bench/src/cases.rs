@@ -1,0 +1,184 @@
+//! The list of cases. Promises are of issue 8; linkerd-cni's quoted figures are medians of 50 runs on a machine of two
+//! cores, Linux 6.18, its own build flags.
+
+use anyhow::Result;
+use evergreen_test_support::{netns::Namespace, run::CniCall};
+use serde_json::{Value, json};
+
+use crate::{
+    case::Case,
+    stage::{Program, Stage},
+};
+
+/// The floor of a call that needs no network: a process that does nothing.
+const NOTHING: &str = "floor: nothing";
+/// The floor of a call that asks the API server.
+const GET: &str = "floor: one HTTPS GET";
+/// The floor of ADD for a meshed pod.
+const RULES: &str = "floor: GET and rules";
+
+/// All of them, the floors first.
+pub fn all() -> Vec<Case> {
+    [
+        floors(),
+        without_a_server(),
+        with_a_server(),
+        in_trouble(),
+        many(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn floors() -> Vec<Case> {
+    vec![
+        Case::floor(NOTHING, 0, |s, _, _| CniCall::bare(&s.floor).argument("nothing")),
+        Case::floor(GET, 1, |s, _, _| floor(s, "get")),
+        Case::floor(RULES, 1, |s, _, n| {
+            floor(s, "get+rules").argument(n.path()).argument(s.file("batch"))
+        }),
+    ]
+}
+
+fn without_a_server() -> Vec<Case> {
+    let annotations = |s: &Stage, p, n: &Namespace| {
+        let netconf = s.netconf(json!({"kubernetes.io/config.source": "api"}));
+        s.call(p, "ADD", n).pod("shop", "plain").netconf(&netconf)
+    };
+    vec![
+        Case::new("VERSION", |s, p, n| s.call(p, "VERSION", n))
+            .at_most(2.0, NOTHING)
+            .of_peer(1.0 / 8.0)
+            .quoted(9.1, 9.4, 21.5),
+        Case::new("STATUS", |s, p, n| s.call(p, "STATUS", n))
+            .at_most(2.0, NOTHING)
+            .of_peer(1.0 / 8.0),
+        Case::new("DEL, unprogrammed", |s, p, n| s.call(p, "DEL", n))
+            .at_most(2.0, NOTHING)
+            .of_peer(1.0 / 8.0)
+            .quoted(9.3, 9.8, 21.6),
+        // The wall time is the kernel's: it waits for the packets under way before it removes a chain.
+        Case::new("DEL, programmed", |s, p, n| s.call(p, "DEL", n))
+            .programmed()
+            .of_peers_cpu(1.0 / 8.0, None)
+            .quoted(9.3, 9.8, 21.6),
+        Case::new("ADD unmeshed, annotations", annotations)
+            .at_most(2.0, NOTHING)
+            .of_peer(1.0 / 12.0)
+            .quoted(15.1, 15.9, 25.9),
+    ]
+}
+
+fn with_a_server() -> Vec<Case> {
+    vec![
+        Case::new("ADD unmeshed, asked", |s, p, n| add(s, p, n, "plain"))
+            .asks(1)
+            .at_most(1.5, GET)
+            .quoted(15.1, 15.9, 25.9),
+        Case::new("ADD meshed", |s, p, n| add(s, p, n, "meshed"))
+            .asks(1)
+            .at_most(1.3, RULES)
+            .of_peer(1.0 / 8.0)
+            .quoted(39.6, 40.8, 26.4),
+        Case::new("ADD meshed, IPv4 and IPv6", |s, p, n| {
+            add(s, p, n, "meshed").netconf(&s.netconf_of_two_families())
+        })
+        .asks(1)
+        .of_peer(1.0 / 12.0)
+        .quoted(64.4, 64.1, 26.6),
+        Case::new("ADD meshed, native sidecar", |s, p, n| add(s, p, n, "native"))
+            .asks(1)
+            .of_peer(1.0 / 8.0)
+            .quoted(44.3, 46.0, 26.5),
+        Case::new("ADD, 80 ports, 10 subnets", |s, p, n| add(s, p, n, "many"))
+            .asks(1)
+            .of_peer(1.0 / 8.0)
+            .quoted(77.9, 78.4, 26.5),
+        // The wall time is the kernel's, as at DEL.
+        Case::new("ADD again", |s, p, n| add(s, p, n, "meshed"))
+            .programmed()
+            .asks(1)
+            .of_peers_cpu(1.0 / 8.0, None)
+            .quoted(66.8, 43.8, 26.4),
+        // linkerd-cni answers CHECK without looking, so it is no measure of ours.
+        Case::new("CHECK, programmed", |s, p, n| {
+            s.call(p, "CHECK", n).pod("shop", "meshed")
+        })
+        .programmed()
+        .asks(1)
+        .at_most(1.5, GET)
+        .quoted(9.6, 10.0, 21.5),
+        Case::new("ADD meshed, answers +50 ms", |s, p, n| far(s, p, n, "far-50"))
+            .asks(1)
+            .of_peer(1.0 / 2.0),
+        Case::new("ADD meshed, answers +200 ms", |s, p, n| far(s, p, n, "far-200"))
+            .asks(1)
+            .of_peers_cpu(1.0 / 8.0, Some(1.0 / 2.0))
+            .quoted(1250.8, 50.2, 26.5),
+    ]
+}
+
+fn in_trouble() -> Vec<Case> {
+    let refused = |s: &Stage, p, n: &Namespace| {
+        let mut netconf = s.netconf(Value::Null);
+        netconf["kubernetes"]["kubeconfig"] = json!(s.file("kubeconfig-refused"));
+        // Ours asks again until its deadline, which is 10 s unless it is told otherwise.
+        netconf["evergreen"] = json!({"deadline-seconds": 0.3});
+        add(s, p, n, "meshed").netconf(&netconf)
+    };
+    vec![
+        Case::new("ADD, 401", |s, p, n| {
+            let mut netconf = s.netconf(Value::Null);
+            netconf["kubernetes"]["kubeconfig"] = json!(s.file("kubeconfig-401"));
+            add(s, p, n, "meshed").netconf(&netconf)
+        })
+        .asks(1)
+        .fails()
+        .of_peer(1.0 / 5.0)
+        .quoted(13.7, 12.7, 24.5),
+        Case::new("ADD, refused for 0.3 s", refused)
+            .fails()
+            .of_peers_cpu(1.0 / 4.0, None)
+            .quoted(10.9, 11.5, 23.3),
+    ]
+}
+
+fn many() -> Vec<Case> {
+    vec![
+        Case::new("ADD meshed, 30 at once", |s, p, n| add(s, p, n, "meshed"))
+            .asks(30)
+            .at_once(30, 3)
+            .of_peer(1.0 / 8.0)
+            .quoted(900.0, 1650.0, 804.0),
+        Case::new("ADD meshed, 100 at once", |s, p, n| add(s, p, n, "meshed"))
+            .asks(100)
+            .at_once(100, 5)
+            .of_peer(1.0 / 8.0)
+            .quoted(3039.0, 5500.0, f64::NAN),
+    ]
+}
+
+fn add(stage: &Stage, program: Program, namespace: &Namespace, pod: &str) -> CniCall {
+    stage.call(program, "ADD", namespace).pod("shop", pod)
+}
+
+fn far(stage: &Stage, program: Program, namespace: &Namespace, pod_namespace: &str) -> CniCall {
+    stage.call(program, "ADD", namespace).pod(pod_namespace, "meshed")
+}
+
+fn floor(stage: &Stage, job: &str) -> CniCall {
+    CniCall::bare(&stage.floor)
+        .argument(job)
+        .argument(stage.api.address().to_string())
+        .argument(stage.file("ca.crt"))
+        .argument(stage.file("token"))
+        .argument("/api/v1/namespaces/shop/pods/meshed?resourceVersion=0")
+}
+
+/// The rules that ADD sends for a meshed pod, for the floor program to send.
+pub fn record_batch(stage: &Stage) -> Result<()> {
+    let namespace = Namespace::new();
+    let call = add(stage, Program::Ours, &namespace, "meshed");
+    crate::trace::record_batch(&call, stage)
+}

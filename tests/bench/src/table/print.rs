@@ -1,0 +1,126 @@
+//! The table as a person reads it.
+
+use std::fmt;
+
+use super::{Measured, Promise, Row, Table};
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_peer = self.peer_size.is_some();
+        write!(
+            f,
+            "{:<28} {:>8} {:>17} {:>7} {:>6} {:>5} {:>5} {:>4} {:>6} {:>7}  {:<16}",
+            "case",
+            "wall ms",
+            "[p10 - p90]",
+            "cpu ms",
+            "MiB",
+            "calls",
+            "tasks",
+            "reqs",
+            "sent B",
+            "recvd B",
+            "times its floor"
+        )?;
+        match has_peer {
+            true => writeln!(
+                f,
+                " linkerd-cni: wall ms, cpu ms, MiB, programs, and our parts of it"
+            )?,
+            false => writeln!(
+                f,
+                " (linkerd-cni in another run, not judged: wall ms, cpu ms, MiB)"
+            )?,
+        }
+        for row in &self.rows {
+            self.line(row, f)?;
+        }
+        writeln!(f, "the binary has {} bytes", self.size)?;
+        let promises = self.promises();
+        let missed: Vec<&Promise> = promises.iter().filter(|p| !p.is_kept()).collect();
+        for promise in &missed {
+            writeln!(f, "MISSED {promise}")?;
+        }
+        writeln!(f, "{} promises, {} missed", promises.len(), missed.len())
+    }
+}
+
+impl Table<'_> {
+    fn line(&self, row: &Row<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<28} {}", row.case.name, row.ours)?;
+        let floor = self.to_its_floor(row).map_or_else(String::new, |promise| {
+            format!("{:.2} (of {:.1})", promise.is, promise.at_most)
+        });
+        write!(f, "  {floor:<16}")?;
+        match (&row.peer, row.case.quoted) {
+            (Some(peer), _) => write!(f, " {}", Parts(row, peer))?,
+            (None, Some([wall, cpu, peak])) if self.peer_size.is_none() => match peak.is_nan() {
+                false => write!(f, " ({wall}, {cpu}, {peak})")?,
+                true => write!(f, " ({wall}, {cpu}, not taken)")?,
+            },
+            _ => {}
+        }
+        writeln!(f)
+    }
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [low, wall, high] = self.wall().map(|us| us / 1000.0);
+        let spread = format!("[{low:.2} - {high:.2}]");
+        let (cpu, peak) = (self.series.median(|t| t.cpu), self.series.median(|t| t.peak));
+        write!(
+            f,
+            "{wall:>8.2} {spread:>17} {:>7.2} {:>6.1}",
+            cpu / 1000.0,
+            peak / 1024.0
+        )?;
+        match self.traced {
+            Some(traced) => write!(f, " {:>5} {:>5}", traced.calls, traced.tasks)?,
+            None => write!(f, " {:>5} {:>5}", "", "")?,
+        }
+        let wire = [
+            self.series.median(|t| t.requests as f64),
+            self.series.median(|t| t.sent as f64),
+            self.series.median(|t| t.received as f64),
+        ];
+        let [requests, sent, received] = wire;
+        write!(f, " {requests:>4} {sent:>6} {received:>7}")
+    }
+}
+
+/// linkerd-cni's figures and our parts of them.
+struct Parts<'a>(&'a Row<'a>, &'a Measured);
+
+impl fmt::Display for Parts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(row, peer) = self;
+        let median = |of| peer.series.median(of);
+        let programs = peer.traced.map_or(0, |t| t.programs);
+        write!(
+            f,
+            "{:.1}, {:.1}, {:.1}, {programs};",
+            median(|t| t.wall) / 1000.0,
+            median(|t| t.cpu) / 1000.0,
+            median(|t| t.peak) / 1024.0
+        )?;
+        let part = |of| 1.0 / row.ours.series.ratio(&peer.series, of);
+        write!(
+            f,
+            " wall 1/{:.1} cpu 1/{:.1} MiB 1/{:.1}",
+            part(|t| t.wall),
+            part(|t| t.cpu),
+            part(|t| t.peak)
+        )
+    }
+}
+
+impl fmt::Display for Promise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {:.3}, promised at most {:.3}",
+            self.of, self.is, self.at_most
+        )
+    }
+}

@@ -1,0 +1,56 @@
+//! The system calls this program needs beyond std. The home of `unsafe` here, and nothing but single calls.
+#![allow(
+    unsafe_code,
+    reason = "what one child used, another network namespace and netlink exist only as system calls"
+)]
+
+use std::{
+    fs::File,
+    io,
+    mem::MaybeUninit,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+/// Waits for a child of ours: how it ended, and what it and those it waited for have used.
+pub(crate) fn wait(child: u32) -> io::Result<(libc::c_int, libc::rusage)> {
+    let pid = libc::pid_t::try_from(child).map_err(io::Error::other)?;
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers are to live locals of the right types; the pid is a child nobody else waits for.
+    let waited = unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) };
+    if waited != pid {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has filled it in, and all zeroes would be a value too.
+    Ok((status, unsafe { usage.assume_init() }))
+}
+
+/// Moves the calling thread into the network namespace.
+pub(crate) fn enter(namespace: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open while `namespace` is borrowed; no memory is handed over.
+    match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sends one datagram to nf_tables and receives one, whose length is the answer.
+pub(crate) fn ask_netfilter(datagram: &[u8], answer: &mut [u8]) -> io::Result<usize> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: takes three numbers.
+    let raw = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_NETFILTER) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+    // SAFETY: pointer and length are those of a live slice. Without an address a netlink socket sends to the kernel.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), datagram.as_ptr().cast(), datagram.len(), 0) };
+    if usize::try_from(sent) != Ok(datagram.len()) {
+        return Err(io::Error::last_os_error());
+    }
+    let start = answer.as_mut_ptr();
+    // SAFETY: pointer and length are those of a live slice that is ours alone.
+    let received = unsafe { libc::recv(socket.as_raw_fd(), start.cast(), answer.len(), 0) };
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
+}
