@@ -63,8 +63,27 @@ impl Log {
             };
             // One write, so that lines of two processes do not mix. A runtime that has closed our stderr must not fail
             // the call (`eprintln!` would panic).
-            let line = format!("{} level={word} {line}\n", self.program);
+            let line = format!("{} level={word} {}\n", self.program, on_one_line(&line.to_string()));
             let _ = io::stderr().write_all(line.as_bytes());
         }
+    }
+}
+
+/// A line may quote others (an answer, a name of a file or pod), who must not be able to begin a line of ours.
+fn on_one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_cannot_begin_a_line_or_talk_to_a_terminal() {
+        assert_eq!(
+            on_one_line("file=a\nevergreen-cni level=info add\r\u{1b}[2J"),
+            "file=a evergreen-cni level=info add  [2J"
+        );
+        assert_eq!(on_one_line("pod=shop/web-0 ü"), "pod=shop/web-0 ü");
     }
 }
