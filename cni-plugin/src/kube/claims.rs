@@ -132,15 +132,16 @@ impl Claims {
 
     /// Said only when it is beyond doubt, the server's leeway included.
     fn out_of_time(&self, now: i64) -> Option<String> {
-        if let Some(exp) = self.exp.filter(|exp| now > exp + LEEWAY) {
-            return Some(format!("expired {} ago ({})", span(now - exp), rfc3339(exp)));
+        if let Some(exp) = self.exp.filter(|exp| now > exp.saturating_add(LEEWAY)) {
+            let ago = span(now.saturating_sub(exp));
+            return Some(format!("expired {ago} ago ({})", rfc3339(exp)));
         }
         let begins = self.nbf.max(self.iat)?;
         (now + LEEWAY < begins).then(|| {
             let at = rfc3339(begins);
             format!(
                 "is not valid before {at}, which is {} from now: is this node's clock right?",
-                span(begins - now)
+                span(begins.saturating_sub(now))
             )
         })
     }
@@ -244,6 +245,16 @@ mod tests {
         }
         let own = with("kubernetes.io", json!({"node": {"name": "node1", "uid": "u"}}));
         assert!(!own.contains("this host is called"), "{own}");
+    }
+
+    #[test]
+    fn times_at_the_ends_of_all_numbers_are_told_like_others() {
+        for (exp, says) in [(i64::MAX, "is good until"), (i64::MIN, "expired")] {
+            let text = why(&json!({"exp": exp}));
+            assert!(text.contains(says), "{exp}: {text}");
+        }
+        let text = why(&json!({"nbf": i64::MAX}));
+        assert!(text.contains("is not valid before"), "{text}");
     }
 
     #[test]
