@@ -46,21 +46,15 @@ enum Origin {
 impl Client {
     /// Reads the kubeconfig at this path and every file it names. Nothing is sent yet.
     pub fn open(kubeconfig: &Path, deadline: Deadline, log: Log) -> Result<Self, Error> {
-        let from = Origin::File(kubeconfig.to_owned());
-        let session = from.load(deadline, log)?;
-        Ok(Self {
-            from,
-            session,
-            settled: false,
-            began: Instant::now(),
-            deadline,
-            log,
-        })
+        Self::read(Origin::File(kubeconfig.to_owned()), deadline, log)
     }
 
     /// The same for a configuration that is not in a file, such as the installer's own.
     pub fn with(kubeconfig: Kubeconfig, deadline: Deadline, log: Log) -> Result<Self, Error> {
-        let from = Origin::Made(Box::new(kubeconfig));
+        Self::read(Origin::Made(Box::new(kubeconfig)), deadline, log)
+    }
+
+    fn read(from: Origin, deadline: Deadline, log: Log) -> Result<Self, Error> {
         let session = from.load(deadline, log)?;
         Ok(Self {
             from,
