@@ -63,7 +63,11 @@ impl Log {
             };
             // One write, so that lines of two processes do not mix. A runtime that has closed our stderr must not fail
             // the call (`eprintln!` would panic).
-            let line = format!("{} level={word} {}\n", self.program, on_one_line(&line.to_string()));
+            let line = format!(
+                "{} level={word} {}\n",
+                self.program,
+                on_one_line(&line.to_string())
+            );
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }

@@ -127,13 +127,9 @@ pub enum Verdict {
     Redirect(Port),
 }
 
-// === impl Table ===
-
-impl Table {
-    /// Family and name, as in `nft list table`.
-    pub fn title(&self) -> String {
-        format!("{} {TABLE}", text::keyword(self.family))
-    }
+/// Family and name of our table, as in `nft list table`.
+pub(crate) fn title(family: Family) -> String {
+    format!("{} {TABLE}", text::keyword(family))
 }
 
 // === impl SetName ===

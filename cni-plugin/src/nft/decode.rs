@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     cidr::Family,
-    ruleset::{Chain, Hook, Rule, Set, SetName, TABLE, Table},
+    ruleset::{Chain, Hook, Rule, Set, SetName, TABLE, Table, title},
 };
 
 /// The dumps a table is read from, each as messages one after the other.
@@ -85,13 +85,7 @@ pub(super) fn of_family(dump: &[u8], family: Family) -> impl Iterator<Item = Mes
 
 /// What is wrong in our table of this family.
 pub(super) fn foreign(family: Family, what: &str) -> Error {
-    let title = Table {
-        family,
-        sets: vec![],
-        chains: vec![],
-    }
-    .title();
-    Error::not_ours(format!("table {title} is not as we left it: {what}"))
+    Error::not_ours(format!("table {} is not as we left it: {what}", title(family)))
 }
 
 // === Chains and rules ===

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     cidr::Family,
-    ruleset::{Chain, Elements, Hook, Rule, Ruleset, Set, TABLE, Table},
+    ruleset::{Chain, Elements, Hook, Rule, Ruleset, Set, TABLE, Table, title},
 };
 
 /// Ranges in one message: two elements each, of at most 32 bytes, in a list of less than 64 KiB.
@@ -259,25 +259,24 @@ impl<'a> Batch<'a> {
 
 impl fmt::Display for Part<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let title = |family| {
-            Table {
-                family,
-                sets: vec![],
-                chains: vec![],
-            }
-            .title()
-        };
         match self {
             Self::Begin | Self::End => write!(f, "change the ruleset"),
             Self::AddTable(family) => write!(f, "add table {}", title(*family)),
             Self::RemoveTable(family) => write!(f, "remove table {}", title(*family)),
             Self::AddChain(table, chain) => {
-                write!(f, "add chain {} to table {}", chain.hook.name(), table.title())
+                write!(
+                    f,
+                    "add chain {} to table {}",
+                    chain.hook.name(),
+                    title(table.family)
+                )
             }
-            Self::AddSet(table, set) => write!(f, "add set {} to table {}", set.name, table.title()),
-            Self::AddElements(table, set) => write!(f, "fill set {} of table {}", set.name, table.title()),
+            Self::AddSet(table, set) => write!(f, "add set {} to table {}", set.name, title(table.family)),
+            Self::AddElements(table, set) => {
+                write!(f, "fill set {} of table {}", set.name, title(table.family))
+            }
             Self::AddRule(table, chain, index) => {
-                let (hook, title) = (chain.hook.name(), table.title());
+                let (hook, title) = (chain.hook.name(), title(table.family));
                 write!(f, "add rule {} of chain {hook} in table {title}", index + 1)?;
                 chain
                     .rules

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Chain, Hook, Rule, Ruleset, TABLE, Table};
+use super::{Chain, Hook, Rule, Ruleset, TABLE, Table, title};
 
 /// The first thing in which found rules differ from those they should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ impl Ruleset {
         for table in &wanted.tables {
             match self.tables.iter().find(|found| found.family == table.family) {
                 Some(found) => found.matches(table)?,
-                None => return Err(Difference(format!("table {} is missing", table.title()))),
+                None => return Err(Difference(format!("table {} is missing", title(table.family)))),
             }
         }
         match self
@@ -22,7 +22,10 @@ impl Ruleset {
             .iter()
             .find(|found| wanted.tables.iter().all(|t| t.family != found.family))
         {
-            Some(extra) => Err(Difference(format!("table {} should not be there", extra.title()))),
+            Some(extra) => Err(Difference(format!(
+                "table {} should not be there",
+                title(extra.family)
+            ))),
             None => Ok(()),
         }
     }
@@ -54,7 +57,7 @@ impl Ruleset {
 
 impl Table {
     fn matches(&self, wanted: &Self) -> Result<(), Difference> {
-        let title = wanted.title();
+        let title = title(wanted.family);
         for set in &wanted.sets {
             match self.sets.iter().find(|found| found.name == set.name) {
                 None => {
@@ -91,14 +94,12 @@ impl Table {
         }
         Ok(())
     }
-}
 
-impl Table {
     fn lacks(&self, hook: Hook) -> Difference {
         Difference(format!(
             "chain {} of table {} is missing",
             hook.name(),
-            self.title()
+            title(self.family)
         ))
     }
 }
@@ -110,7 +111,7 @@ impl Chain {
                 "rule {} of chain {} in table {}",
                 i + 1,
                 wanted.hook.name(),
-                table.title()
+                title(table.family)
             )
         };
         for (i, rule) in wanted.rules.iter().enumerate() {
@@ -141,7 +142,7 @@ impl Chain {
 
     /// Ok when there are rules, and as many and in the order as their comments say.
     fn is_counted(&self, table: &Table) -> Result<(), Difference> {
-        let place = format!("chain {} in table {}", self.hook.name(), table.title());
+        let place = format!("chain {} in table {}", self.hook.name(), title(table.family));
         if self.rules.is_empty() {
             return Err(Difference(format!("{place} is empty")));
         }
