@@ -172,19 +172,19 @@ fn files(token: &HostPath, bundle: &HostPath, findings: &mut Findings) {
 fn server(config: &Config, token: &HostPath, ca: &HostPath, findings: &mut Findings) {
     let deadline = Deadline::after(api::ASKING_TAKES);
     let source = Source::File(token.here().to_path_buf());
-    let mut client = match api::with_token(config, source, ca.here(), deadline) {
+    let mut client = match api::with_token(&config.server, source, ca.here(), deadline) {
         Ok(client) => client,
         Err(error) => return findings.fault(format_args!("api server: {error}")),
     };
     match client.self_subject_review() {
         Ok(user) => findings.good(format_args!(
             "api server: {} knows the token as {}",
-            config.server, user.username
+            config.server.url, user.username
         )),
         Err(e) if e.class == Class::NotFound => {
             findings.odd(format_args!(
                 "api server: {} is too old to say whom it takes us for",
-                config.server
+                config.server.url
             ));
         }
         Err(error) => return findings.fault(format_args!("api server: {error}")),

@@ -42,12 +42,8 @@ pub struct Config {
     pub entry: Entry,
     /// Which networks get it.
     pub networks: Networks,
-    /// The API server's address as a URL.
-    pub server: String,
-    /// The pod's projected token.
-    pub token_file: PathBuf,
-    /// The CA bundle.
-    pub ca_file: PathBuf,
+    /// The API server, and what this pod comes to it with.
+    pub server: Server,
     /// Another one, joined with it.
     pub extra_ca_file: Option<PathBuf>,
     /// How long `once` waits for a network.
@@ -87,6 +83,17 @@ pub enum TokenSource {
     Copy,
     /// None: the kubelet's own volume on the host is used.
     KubeletVolume,
+}
+
+/// The API server, and what this pod comes to it with.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Its address.
+    pub url: String,
+    /// The pod's projected token.
+    pub token_file: PathBuf,
+    /// The CA bundle.
+    pub ca_file: PathBuf,
 }
 
 /// Which networks get our entry.
@@ -150,10 +157,9 @@ impl Config {
                 "no netconf template: set CNI_NETWORK_CONFIG to its JSON, or CNI_NETWORK_CONFIG_FILE to its file"
             );
         };
-        let token_file = parse::absolute(given, "KUBE_TOKEN_FILE")?.to_path_buf();
-        let beside_token = |name: &str| token_file.with_file_name(name);
+        let server = Server::from_given(given)?;
         // The kubelet puts it there; where it does not, the defaults of the plugin hold.
-        let namespace = fs::read_to_string(beside_token("namespace")).ok();
+        let namespace = fs::read_to_string(server.token_file.with_file_name("namespace")).ok();
         let namespace = namespace.as_deref().map(str::trim).filter(|n| !n.is_empty());
 
         let net_dir = parse::absolute(given, "DEST_CNI_NET_DIR")?;
@@ -162,11 +168,7 @@ impl Config {
         let prefix = Path::new(given.value("CONTAINER_MOUNT_PREFIX"));
         Ok(Self {
             networks: Networks::from_text(given.value("EVERGREEN_CONFLIST"))?,
-            server: parse::server(given)?,
-            ca_file: match given.value("KUBE_CA_FILE") {
-                "" => beside_token("ca.crt"),
-                _ => parse::absolute(given, "KUBE_CA_FILE")?.to_path_buf(),
-            },
+            server,
             extra_ca_file: match given.value("EVERGREEN_EXTRA_CA_FILE") {
                 "" => None,
                 _ => Some(parse::absolute(given, "EVERGREEN_EXTRA_CA_FILE")?.to_path_buf()),
@@ -183,9 +185,23 @@ impl Config {
             kubelet_dir: HostPath::new(prefix, parse::absolute(given, "EVERGREEN_KUBELET_DIR")?),
             node_name: Some(given.value("NODE_NAME").to_owned()).filter(|n| !n.is_empty()),
             port: parse::port(given.value("EVERGREEN_ADMIN_PORT"))?,
-            token_file,
             place,
             entry,
+        })
+    }
+}
+
+impl Server {
+    /// Where it is, and the files to use.
+    pub fn from_given(given: &Given) -> Result<Self> {
+        let token_file = parse::absolute(given, "KUBE_TOKEN_FILE")?.to_path_buf();
+        Ok(Self {
+            url: parse::server(given)?,
+            ca_file: match given.value("KUBE_CA_FILE") {
+                "" => token_file.with_file_name("ca.crt"),
+                _ => parse::absolute(given, "KUBE_CA_FILE")?.to_path_buf(),
+            },
+            token_file,
         })
     }
 }
@@ -262,7 +278,7 @@ mod tests {
     #[test]
     fn the_environment_of_linkerds_chart_is_enough() {
         let config = Config::from_given(&given(&ENOUGH)).unwrap();
-        assert_eq!(config.server, "https://10.96.0.1:443");
+        assert_eq!(config.server.url, "https://10.96.0.1:443");
         assert_eq!(
             config.place.kubeconfig.to_string(),
             "/etc/cni/net.d/ZZZ-linkerd-cni-kubeconfig"
@@ -272,7 +288,7 @@ mod tests {
             Path::new("/host/etc/cni/net.d/linkerd-cni.evergreen")
         );
         assert_eq!(
-            config.ca_file,
+            config.server.ca_file,
             Path::new("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
         );
         assert_eq!(config.networks, Networks::First);

@@ -60,7 +60,7 @@ pub fn make_it_so(config: &Config, wanted: &Token, report: &mut Report) -> bool 
 /// Token and CA in our own directory.
 fn keep_copies(config: &Config, wanted: &Token, report: &mut Report) -> (bool, Kind) {
     let place = &config.place;
-    let source = Source::read(&config.token_file, &config.ca_file);
+    let source = Source::read(&config.server.token_file, &config.server.ca_file);
     let ca = keep_ca(config, source.ca, report);
     let kind = match wanted {
         Token::Minted(minted) => minted.kind,
@@ -75,7 +75,13 @@ fn keep_copies(config: &Config, wanted: &Token, report: &mut Report) -> (bool, K
         )),
         Token::Undecided | Token::Copy(_) | Token::Volume(_) => source.token,
     };
-    let token = keep(&token_file(place), token, "token", &config.token_file, report);
+    let token = keep(
+        &token_file(place),
+        token,
+        "token",
+        &config.server.token_file,
+        report,
+    );
     (ca && token, kind)
 }
 
@@ -87,7 +93,7 @@ fn keep_ca(config: &Config, mounted: Result<Vec<u8>>, report: &mut Report) -> bo
         .as_ref()
         .map(|wanted| ca::differences(&before, wanted))
         .unwrap_or_default();
-    let right = keep(&file, wanted, "ca", &config.ca_file, report);
+    let right = keep(&file, wanted, "ca", &config.server.ca_file, report);
     if right {
         changes.into_iter().for_each(|line| report.detail(line));
     }
@@ -104,7 +110,7 @@ fn usable_ca(config: &Config, mounted: Vec<u8>, before: &[u8], report: &mut Repo
     });
     let wanted = ca::wanted(mounted, extra.as_deref(), clock::now());
     if wanted.skipped > 0 {
-        let file = config.ca_file.display();
+        let file = config.server.ca_file.display();
         report.notice(format_args!(
             "{file}: {} blocks of the CA bundle are no certificates",
             wanted.skipped
@@ -135,7 +141,7 @@ pub fn on_node(config: &Config) -> [PathBuf; 2] {
 /// Token and CA that the plugin uses, as this process can read them.
 pub fn in_use(config: &Config, wanted: &Token) -> [PathBuf; 2] {
     match wanted {
-        Token::Volume(_) => [config.token_file.clone(), config.ca_file.clone()],
+        Token::Volume(_) => [config.server.token_file.clone(), config.server.ca_file.clone()],
         _ => on_node(config),
     }
 }
@@ -156,18 +162,19 @@ pub fn named_in_kubeconfig(config: &Config) -> Result<[HostPath; 2]> {
         .iter()
         .all(|f| f.host().starts_with(config.kubelet_dir.host()) && !f.here().exists());
     // The kubelet's own files are usually not mounted here; the same volume is.
-    let mounted = [&config.token_file, &config.ca_file].map(|file| HostPath::new(Path::new(""), file));
+    let mounted =
+        [&config.server.token_file, &config.server.ca_file].map(|file| HostPath::new(Path::new(""), file));
     Ok(if in_volume { mounted } else { on_node })
 }
 
 /// The pod's own token as it is now.
 pub fn pod_token(config: &Config) -> Result<Vec<u8>> {
-    Source::read(&config.token_file, &config.ca_file).token
+    Source::read(&config.server.token_file, &config.server.ca_file).token
 }
 
 /// The pod's namespace: the kubelet puts it beside the token, and the token says it too.
 pub fn own_namespace(config: &Config) -> Option<String> {
-    let beside = fs::read_to_string(config.token_file.with_file_name("namespace")).ok();
+    let beside = fs::read_to_string(config.server.token_file.with_file_name("namespace")).ok();
     let beside = beside.map(|n| n.trim().to_owned()).filter(|n| !n.is_empty());
     beside.or_else(|| Claims::read(&pod_token(config).ok()?).map(|c| c.kubernetes.namespace))
 }
@@ -222,7 +229,7 @@ fn kubeconfig(config: &Config, wanted: &Token) -> String {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "local", "cluster": {
-            "server": config.server,
+            "server": config.server.url,
             "certificate-authority": ca,
         }}],
         "users": [{"name": "linkerd-cni", "user": {"tokenFile": token}}],

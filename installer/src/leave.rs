@@ -89,7 +89,7 @@ fn daemonset(config: &Config) -> Wanted {
     let Some(namespace) = credentials::own_namespace(config) else {
         return Wanted::MayNotAsk;
     };
-    let asked = api::as_pod(config, Deadline::after(api::ASKING_TAKES))
+    let asked = api::as_pod(&config.server, Deadline::after(api::ASKING_TAKES))
         .and_then(|mut client| client.daemonset(&namespace, &config.daemonset));
     match asked {
         Ok(found) if found.deleting => Wanted::No("the DaemonSet is being deleted"),
@@ -128,7 +128,7 @@ fn watch_rights(config: &Config) -> Decision {
 }
 
 fn may_read_itself(config: &Config) -> Result<(), Error> {
-    let mut client = api::as_pod(config, Deadline::after(Duration::from_secs(1)))?;
+    let mut client = api::as_pod(&config.server, Deadline::after(Duration::from_secs(1)))?;
     let claims = credentials::pod_token(config)
         .ok()
         .and_then(|t| Claims::read(&t))
@@ -151,6 +151,6 @@ fn may_read_itself(config: &Config) -> Result<(), Error> {
 fn plugin_is_known(config: &Config) -> bool {
     let [token, ca] = credentials::on_node(config);
     let deadline = Deadline::after(Duration::from_secs(1));
-    let client = api::with_token(config, Source::File(token), &ca, deadline);
+    let client = api::with_token(&config.server, Source::File(token), &ca, deadline);
     client.and_then(|mut client| client.self_subject_review()).is_ok()
 }

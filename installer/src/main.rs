@@ -17,6 +17,7 @@ mod keeper;
 mod leave;
 mod ownership;
 mod reconcile;
+mod repair;
 mod report;
 mod rights;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use std::{
     env,
     ffi::OsString,
     io::{self, Write},
+    net::{Ipv6Addr, SocketAddr},
     os::unix::net::UnixStream,
     path::Path,
     process::ExitCode,
@@ -75,15 +77,27 @@ enum Asked {
 }
 
 fn main() -> ExitCode {
-    let outcome = ask(env::args_os().skip(1)).and_then(|asked| match asked {
+    let mut arguments = env::args_os();
+    let name = arguments.next().unwrap_or_default();
+    if Path::new(&name).file_name() == Some(repair::PROGRAM.as_ref()) {
+        return ended(
+            repair::PROGRAM,
+            repair::run(arguments.collect(), |name| env::var_os(name)),
+        );
+    }
+    let outcome = ask(arguments).and_then(|asked| match asked {
         Asked::Help(verb) => print(&help(verb)),
         Asked::Version => print(&format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))),
         Asked::Do(verb, given) => start(verb, given.variables(|name| env::var_os(name))?),
     });
+    ended(PROGRAM, outcome)
+}
+
+fn ended(program: &'static str, outcome: Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            Log::of(PROGRAM, Level::Warn).warn(format_args!("failed: {error:#}"));
+            Log::of(program, Level::Warn).warn(format_args!("failed: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -139,8 +153,11 @@ fn once(mut reconciler: Reconciler, mut watch: Watch, log: Log) -> Result<()> {
 fn run(mut reconciler: Reconciler, mut watch: Watch, button: UnixStream, log: Log) -> Result<()> {
     let status = Arc::new(Status::default());
     if let Some(port) = reconciler.config().port {
+        let asked = Arc::clone(&status);
+        let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
         // Without it the node is as well off; only nobody can ask how it is.
-        serve::start(port, &status, log).unwrap_or_else(|e| log.warn(format_args!("not serving: {e:#}")));
+        serve::start(address, Arc::new(move |path| asked.answer(path)), log)
+            .unwrap_or_else(|e| log.warn(format_args!("not serving: {e:#}")));
     }
     let keeper = Keeper::start(reconciler.config(), &status, button, log)?;
     let mut voice = Voice::default();
@@ -195,8 +212,8 @@ fn directories(config: &Config) -> impl Iterator<Item = &Path> {
     let place = &config.place;
     let node = [place.bin_dir.here(), place.net_dir.here(), place.own_dir.here()];
     node.into_iter()
-        .chain(config.token_file.parent())
-        .chain(config.ca_file.parent())
+        .chain(config.server.token_file.parent())
+        .chain(config.server.ca_file.parent())
         .chain(config.extra_ca_file.as_deref().and_then(Path::parent))
 }
 

@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/metrics` over plain HTTP, for the kubelet and for Prometheus. Reads one request, answers, and
+//! A few paths over plain HTTP, for the kubelet's probes and for Prometheus. Reads one request, answers, and
 //! closes: nobody who asks can hold up anything but this thread, and that for no longer than [`ASKING_TAKES`].
 
 use std::{
@@ -12,19 +12,46 @@ use std::{
 use anyhow::{Context, Result};
 use evergreen_cni::{deadline::Deadline, log::Log};
 
-use crate::status::Status;
-
 const ASKING_TAKES: Duration = Duration::from_millis(500);
 /// Longer than the first line of any request that is meant for us.
 const LONGEST: usize = 4096;
 
-/// Listens on both families, or on the one there is, and answers from threads of its own.
-pub fn start(port: u16, status: &Arc<Status>, log: Log) -> Result<()> {
-    let listeners = listen(port).with_context(|| format!("listen on port {port} for probes and metrics"))?;
+/// What is said to a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    status: &'static str,
+    body: String,
+}
+
+/// Who knows the answers; none for a path that there is not.
+pub type Answers = Arc<dyn Fn(&str) -> Option<Answer> + Send + Sync>;
+
+impl Answer {
+    /// 200
+    pub fn good(body: impl Into<String>) -> Self {
+        Self {
+            status: "200 OK",
+            body: body.into(),
+        }
+    }
+
+    /// 503
+    pub fn unavailable(body: impl Into<String>) -> Self {
+        Self {
+            status: "503 Service Unavailable",
+            body: body.into(),
+        }
+    }
+}
+
+/// Listens at this address, or, when it is that of every interface, on both families or the one there is; answers from
+/// threads of its own.
+pub fn start(address: SocketAddr, answers: Answers, log: Log) -> Result<()> {
+    let listeners = listen(address).with_context(|| format!("listen on {address} for probes and metrics"))?;
     for listener in listeners {
         let address = listener.local_addr().context("read the address")?;
-        log.info(format_args!("serving=/livez,/readyz,/metrics address={address}"));
-        let status = Arc::clone(status);
+        log.info(format_args!("serving=probes,metrics address={address}"));
+        let answers = Arc::clone(&answers);
         thread::Builder::new()
             .name("serve".to_owned())
             .stack_size(64 << 10)
@@ -32,7 +59,7 @@ pub fn start(port: u16, status: &Arc<Status>, log: Log) -> Result<()> {
                 listener
                     .incoming()
                     .flatten()
-                    .for_each(|stream| answer(stream, &status))
+                    .for_each(|stream| answer(stream, &answers))
             })
             .context("start a thread")?;
     }
@@ -40,7 +67,11 @@ pub fn start(port: u16, status: &Arc<Status>, log: Log) -> Result<()> {
 }
 
 /// A listener for IPv6 usually takes IPv4 too. Where it does not, there are two; where there is no IPv6, one.
-fn listen(port: u16) -> io::Result<Vec<TcpListener>> {
+fn listen(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
+    if !address.ip().is_unspecified() {
+        return TcpListener::bind(address).map(|l| vec![l]);
+    }
+    let port = address.port();
     let v6 = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port));
     let port = v6
         .as_ref()
@@ -53,25 +84,17 @@ fn listen(port: u16) -> io::Result<Vec<TcpListener>> {
     }
 }
 
-fn answer(mut stream: TcpStream, status: &Status) {
+fn answer(mut stream: TcpStream, answers: &Answers) {
     let deadline = Deadline::after(ASKING_TAKES);
     let Some(path) = path(&mut stream, deadline) else {
         return;
     };
-    let (code, body) = match path.as_str() {
-        "/livez" | "/live" => match status.facts().is_alive() {
-            true => ("200 OK", "ok\n".to_owned()),
-            false => ("503 Service Unavailable", "no turn for two minutes\n".to_owned()),
-        },
-        "/readyz" | "/ready" => match status.facts().not_ready() {
-            why if why.is_empty() => ("200 OK", "ok\n".to_owned()),
-            why => ("503 Service Unavailable", why.join("\n") + "\n"),
-        },
-        "/metrics" => ("200 OK", status.facts().metrics()),
-        _ => ("404 Not Found", "see /livez, /readyz and /metrics\n".to_owned()),
-    };
+    let Answer { status, body } = answers(&path).unwrap_or_else(|| Answer {
+        status: "404 Not Found",
+        body: "see /livez, /readyz and /metrics\n".to_owned(),
+    });
     let head = format!(
-        "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",
         body.len()
     );
@@ -103,6 +126,7 @@ fn path(stream: &mut TcpStream, deadline: Deadline) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::Status;
 
     fn ask(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -118,11 +142,12 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let server = thread::spawn(move || {
             let status = Status::default();
+            let answers: Answers = Arc::new(move |path| status.answer(path));
             listener
                 .incoming()
                 .take(5)
                 .flatten()
-                .for_each(|stream| answer(stream, &status));
+                .for_each(|stream| answer(stream, &answers));
         });
         let get = |path: &str| ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
         assert!(get("/livez").starts_with("HTTP/1.1 200 OK\r\n"));
@@ -135,7 +160,7 @@ mod tests {
 
     #[test]
     fn both_families_are_served_on_one_port() {
-        let listeners = listen(0).unwrap();
+        let listeners = listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).unwrap();
         let port = listeners[0].local_addr().unwrap().port();
         assert!(listeners.iter().all(|l| l.local_addr().unwrap().port() == port));
         for address in [

@@ -9,7 +9,10 @@ use std::{
 
 use evergreen_cni::kube::clock;
 
-use crate::report::{Credential, Report};
+use crate::{
+    report::{Credential, Report},
+    serve::Answer,
+};
 
 /// Turns that are later than this have stopped.
 const ALIVE_WITHIN: Duration = Duration::from_secs(120);
@@ -76,6 +79,20 @@ impl Status {
         facts.held_back += report.held_back();
         facts.networks = report.networks().to_vec();
         facts.credential.clone_from(&report.credential);
+    }
+
+    /// What is said to a path.
+    pub fn answer(&self, path: &str) -> Option<Answer> {
+        Some(match path {
+            "/livez" | "/live" if self.facts().is_alive() => Answer::good("ok\n"),
+            "/livez" | "/live" => Answer::unavailable("no turn for two minutes\n"),
+            "/readyz" | "/ready" => match self.facts().not_ready() {
+                why if why.is_empty() => Answer::good("ok\n"),
+                why => Answer::unavailable(why.join("\n") + "\n"),
+            },
+            "/metrics" => Answer::good(self.facts().metrics()),
+            _ => return None,
+        })
     }
 
     /// The facts, to look at or to change.

@@ -28,12 +28,12 @@ pub fn find(config: &Config) -> Result<Volume> {
         .context("this pod's token does not say which pod it is of")?;
     let namespace = claims.kubernetes.namespace;
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}", pod.name);
-    let mut client = api::as_pod(config, Deadline::after(api::ASKING_TAKES))?;
+    let mut client = api::as_pod(&config.server, Deadline::after(api::ASKING_TAKES))?;
     let object = client.object(
         &path,
         &format!("get pod {namespace}/{}, to find its volume", pod.name),
     )?;
-    let mount = config.token_file.parent().unwrap_or(Path::new("/"));
+    let mount = config.server.token_file.parent().unwrap_or(Path::new("/"));
     let Some(name) = volume_at(&object, mount) else {
         bail!(
             "pod {namespace}/{} mounts no projected volume at {}",
@@ -45,7 +45,7 @@ pub fn find(config: &Config) -> Result<Volume> {
     let dir = format!("pods/{}/volumes/kubernetes.io~projected/{name}", pod.uid);
     let dir = config.kubelet_dir.join(dir);
     let file = |file: &Path| dir.join(file.file_name().unwrap_or_default());
-    let (token, ca) = (file(&config.token_file), file(&config.ca_file));
+    let (token, ca) = (file(&config.server.token_file), file(&config.server.ca_file));
     // Where the kubelet's directory is mounted it can be seen whether that is right; where not, the path is what every
     // kubelet makes of it.
     if config.kubelet_dir.here().exists() && !token.here().exists() {

@@ -18,4 +18,5 @@ mod leave;
 mod load;
 mod node;
 mod own_token;
+mod repair;
 mod status;

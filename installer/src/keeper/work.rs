@@ -148,12 +148,12 @@ impl Work {
     /// Asks for a token, and for whom the API server takes its bearer: only one that works replaces another.
     fn mint(&self, pod_token: &[u8]) -> Result<Minted, Error> {
         let deadline = Deadline::after(api::ASKING_TAKES);
-        let mut client = api::as_pod(&self.config, deadline)?;
+        let mut client = api::as_pod(&self.config.server, deadline)?;
         let claims = Claims::read(pod_token).unwrap_or_default();
         let wanted = token::wanted(&self.config, &claims);
         let minted = token::mint(&mut client, &wanted)?;
         let source = Source::Data(Secret::new(minted.token.reveal()));
-        let client = api::with_token(&self.config, source, &self.config.ca_file, deadline)?;
+        let client = api::with_token(&self.config.server, source, &self.config.server.ca_file, deadline)?;
         accepted(client).map(|_| minted)
     }
 
@@ -210,7 +210,7 @@ impl Work {
         }
         let deadline = || Deadline::after(api::ASKING_TAKES);
         let source = Source::File(token.to_path_buf());
-        let found = api::with_token(&self.config, source, ca, deadline())
+        let found = api::with_token(&self.config.server, source, ca, deadline())
             .and_then(|mut client| rights::ask(&mut client));
         // Some clusters let nobody ask this (no `system:basic-user`): then nothing is said.
         let found = found.unwrap_or_default();
@@ -233,7 +233,7 @@ impl Work {
             resource: "pods",
             ..Action::default()
         };
-        let client = api::as_pod(&self.config, deadline());
+        let client = api::as_pod(&self.config.server, deadline());
         // Not noted is not known: then a variable decides at the end.
         let may = client
             .and_then(|mut client| client.can_i(&get_pods))
@@ -256,8 +256,13 @@ impl Work {
         self.reviewed = found;
         let [token_file, ca_file] = files;
         let deadline = Deadline::after(api::ASKING_TAKES);
-        let answer = api::with_token(&self.config, Source::File(token_file.clone()), &ca_file, deadline)
-            .and_then(accepted);
+        let answer = api::with_token(
+            &self.config.server,
+            Source::File(token_file.clone()),
+            &ca_file,
+            deadline,
+        )
+        .and_then(accepted);
         let review = match answer {
             Ok(name) => {
                 self.review.succeeded(REVIEW_EVERY);

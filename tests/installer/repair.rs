@@ -1,0 +1,149 @@
+//! The program under the name that Linkerd's chart starts its repair controller by.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::fs::symlink,
+    process::{Child, Command},
+    thread,
+    time::{Duration, Instant},
+};
+
+use evergreen_test_support::api::Answer;
+use serde_json::{Value, json};
+
+use crate::{cluster::Cluster, node::PATIENCE};
+
+struct Controller {
+    child: Child,
+    log: std::path::PathBuf,
+}
+
+impl Controller {
+    fn start(cluster: &Cluster) -> Self {
+        let program = cluster.node.path("linkerd-cni-repair-controller");
+        symlink(env!("CARGO_BIN_EXE_evergreen-install"), &program).unwrap();
+        let log = cluster.node.path("repair-log");
+        let variables = cluster.node.command(&[]);
+        let child = Command::new(program)
+            .args([
+                "--admin-addr",
+                "127.0.0.1:0",
+                "--log-format",
+                "plain",
+                "--log-level",
+                "info",
+            ])
+            .env_clear()
+            .envs(
+                variables
+                    .get_envs()
+                    .filter_map(|(name, value)| Some((name, value?))),
+            )
+            .env("LINKERD_CNI_REPAIR_CONTROLLER_NODE_NAME", "node1")
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Self { child, log }
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut answer = String::new();
+        let log = fs::read_to_string(&self.log).unwrap();
+        let address = log.lines().find_map(|l| l.split("address=").nth(1));
+        if let Some(mut stream) = address.and_then(|a| TcpStream::connect(a).ok()) {
+            let _ = stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes());
+            let _ = stream.read_to_string(&mut answer);
+        }
+        answer
+    }
+
+    fn until(&self, what: &str, so: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !so() {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "not so: {what}\n{}",
+                fs::read_to_string(&self.log).unwrap()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn pod(cluster: &Cluster, name: &str, exit_code: i64, controlled: bool) -> Value {
+    let owners = if controlled {
+        json!([{"kind": "ReplicaSet", "uid": format!("rs-{name}"), "controller": true}])
+    } else {
+        json!([])
+    };
+    let pod = json!({"kind": "Pod", "apiVersion": "v1",
+        "metadata": {"namespace": "shop", "name": name, "uid": format!("uid-{name}"), "ownerReferences": owners},
+        "status": {"initContainerStatuses": [{"name": "linkerd-network-validator",
+            "state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": exit_code}}}]}});
+    cluster.api.put_pod("shop", name, pod.clone());
+    pod
+}
+
+#[test]
+fn a_pod_that_started_without_rules_is_deleted_and_no_other() {
+    let cluster = Cluster::new();
+    let pods = [
+        pod(&cluster, "stuck", 95, true),
+        pod(&cluster, "stuck-and-alone", 95, false),
+        pod(&cluster, "fine", 0, true),
+    ];
+    // One of the same name has followed in the meantime: the list is behind, and must not cost the new pod its life.
+    let mut replaced = pod(&cluster, "replaced", 95, true);
+    replaced["metadata"]["uid"] = "uid-of-the-one-before".into();
+    let items: Vec<Value> = pods.into_iter().chain([replaced]).collect();
+    cluster.api.add_route(move |request| {
+        let wanted =
+            request.path == "/api/v1/pods" && request.query.contains("fieldSelector=spec.nodeName%3Dnode1");
+        wanted.then(|| {
+            Answer::json(
+                200,
+                &json!({"kind": "PodList", "apiVersion": "v1", "items": items}),
+            )
+        })
+    });
+    let mut controller = Controller::start(&cluster);
+    let there = |name: &str| {
+        cluster
+            .api
+            .object(&format!("/api/v1/namespaces/shop/pods/{name}"))
+            .is_some()
+    };
+    controller.until("the stuck pod is gone", || !there("stuck"));
+    controller.until("it is ready", || {
+        controller.get("/ready").starts_with("HTTP/1.1 200 ")
+    });
+    controller.until("it has counted", || {
+        let metrics = controller.get("/metrics");
+        metrics.contains("deleted_total 1") && metrics.contains("failed_total 1")
+    });
+    assert!(there("stuck-and-alone") && there("fine") && there("replaced"));
+    assert!(controller.get("/live").starts_with("HTTP/1.1 200 "));
+    let events = cluster.api.objects_under("/api/v1/namespaces/shop/events");
+    assert!(
+        events.iter().any(|e| e["involvedObject"]["uid"] == "uid-stuck"),
+        "{events:?}"
+    );
+    let pid = controller.child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(controller.child.wait().unwrap().success());
+}
