@@ -256,6 +256,11 @@ pub fn level(given: &Given) -> Result<Level> {
     })
 }
 
+/// True when a template was given in both ways: the text counts.
+pub fn has_two_templates(given: &Given) -> bool {
+    !given.value("CNI_NETWORK_CONFIG").is_empty() && !given.value("CNI_NETWORK_CONFIG_FILE").is_empty()
+}
+
 /// What SLEEP says: true for `run`, false for `once`.
 pub fn stays(given: &Given) -> Result<bool> {
     parse::truth(given, "SLEEP")

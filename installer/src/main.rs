@@ -118,6 +118,11 @@ fn start(verb: Option<Verb>, given: Given) -> Result<()> {
     // Before anything is touched: from here on a signal waits until a turn is over.
     let signals = Signals::take_over().context("take the signals over")?;
     let config = Config::from_given(&given)?;
+    if config::has_two_templates(&given) {
+        log.warn(format_args!(
+            "CNI_NETWORK_CONFIG is set, so CNI_NETWORK_CONFIG_FILE is not read"
+        ));
+    }
     let reconciler = Reconciler::new(config, verb == Verb::Run)?;
     let (watch, button) = Watch::new(signals)?;
     match verb {

@@ -65,7 +65,8 @@ fn the_template_may_be_a_file_and_the_variable_wins() {
     let both = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("CNI_NETWORK_CONFIG_FILE", "/does/not/exist");
-    both.succeed(&["once"]);
+    let log = both.succeed(&["once"]);
+    assert!(log.contains("CNI_NETWORK_CONFIG_FILE is not read"), "{log}");
     assert!(both.has_entry("10-calico.conflist"));
 }
 

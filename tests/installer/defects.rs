@@ -206,13 +206,13 @@ fn d2_two_invalid_files_before_the_good_one_neither_hang_nor_stop_it() {
     );
 }
 
-/// Runs the installer in a mount namespace of its own, in which one of the node's directories cannot be written.
-fn read_only(node: &Node, dir: &str) -> std::process::Output {
+/// Runs the installer in a mount namespace of its own, in which one of the node's directories is mounted in another way.
+fn mounted(node: &Node, dir: &str, how: &str) -> std::process::Output {
     let installer = node.command(&["once"]);
-    let mounted = node.path(dir);
+    let directory = node.path(dir);
     let script = format!(
-        "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec {1} once",
-        mounted.display(),
+        "mount --bind {0} {0} && mount -o remount,bind,{how} {0} && exec {1} once",
+        directory.display(),
         installer.get_program().to_str().unwrap()
     );
     let mut unshare = Command::new("unshare");
@@ -227,7 +227,7 @@ fn read_only(node: &Node, dir: &str) -> std::process::Output {
 #[test]
 fn o1_a_directory_that_cannot_be_written_is_named_with_what_to_do_and_the_rest_is_done() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
-    let output = read_only(&node, "host/opt/cni/bin");
+    let output = mounted(&node, "host/opt/cni/bin", "ro");
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{log}");
     for words in [
@@ -245,7 +245,7 @@ fn o1_a_directory_that_cannot_be_written_is_named_with_what_to_do_and_the_rest_i
     );
 
     let node = Node::new().with_network("10-calico.conflist", CALICO);
-    let output = read_only(&node, "host/etc/cni/net.d");
+    let output = mounted(&node, "host/etc/cni/net.d", "ro");
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{log}");
     assert!(
@@ -253,4 +253,15 @@ fn o1_a_directory_that_cannot_be_written_is_named_with_what_to_do_and_the_rest_i
         "{log}"
     );
     assert!(node.bin("linkerd-cni").exists(), "{}", node.show());
+}
+
+#[test]
+fn a_directory_from_which_nothing_may_be_run_here_is_no_obstacle() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let output = mounted(&node, "host/opt/cni/bin", "noexec");
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && node.has_entry("10-calico.conflist"),
+        "{log}"
+    );
 }
