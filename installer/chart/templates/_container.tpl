@@ -32,6 +32,8 @@
   - name: EVERGREEN_TOKEN_AUDIENCE
     value: {{ . }}
   {{- end }}
+  - name: EVERGREEN_KUBELET_DIR
+    value: {{ .Values.kubeletDir }}
   - name: EVERGREEN_ADMIN_PORT
     value: {{ .Values.adminPort | quote }}
   - name: NODE_NAME
