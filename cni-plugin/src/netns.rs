@@ -182,12 +182,15 @@ impl fmt::Display for Error {
         match &self.why {
             Why::Missing => write!(
                 f,
-                "network namespace {path} does not exist; the runtime removed it, or it is not visible from where the plugin runs"
+                "CNI_NETNS names {path}, which does not exist; the runtime removed it, or it is not visible from where the plugin runs"
             ),
-            Why::Open(e) => write!(
-                f,
-                "cannot open network namespace {path}: {e}; the plugin needs to run as root"
-            ),
+            Why::Open(e) => {
+                write!(f, "cannot open {path}, which CNI_NETNS names: {e}")?;
+                match e.kind() {
+                    io::ErrorKind::PermissionDenied => write!(f, "; the plugin needs to run as root"),
+                    _ => write!(f, "; it must be a network namespace, such as /run/netns/NAME"),
+                }
+            }
             Why::NotANamespace(kind) => write!(
                 f,
                 "{path} is {kind}, not a network namespace; CNI_NETNS must name one such as /run/netns/NAME or /proc/PID/ns/net"

@@ -1,0 +1,244 @@
+//! Input nobody should send, each with its stated outcome: from the netconf, from the pod, from the runtime.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic with its cause is the report of a test"
+)]
+
+mod pods_and_runtimes;
+
+use crate::node::{Node, pod};
+use evergreen_test_support::{netns::Namespace, run::CniCall};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// A node, a sandbox on it, and what the runtime hands over.
+struct Ground {
+    node: Node,
+    namespace: Namespace,
+    netconf: Value,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let node = Node::new();
+        let netconf = json!({
+            "cniVersion": "1.0.0", "name": "net", "type": "evergreen-cni",
+            "kubernetes": {"kubeconfig": node.path("kubeconfig")},
+            "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "192.0.2.2/24"}, {"address": "fd77::2/64"}]}
+        });
+        Self {
+            node,
+            namespace: Namespace::new(),
+            netconf,
+        }
+    }
+
+    /// Has the API server show the meshed pod of the fixtures with a change.
+    fn change_pod(&self, change: impl FnOnce(&mut Value)) {
+        let mut meshed = pod("meshed");
+        change(&mut meshed);
+        self.node.api.put_pod("shop", "web-0", meshed);
+    }
+
+    fn call(&self, verb: &str) -> CniCall {
+        CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, self.namespace.path())
+            .pod("shop", "web-0")
+            .netconf(&self.netconf)
+    }
+
+    /// The code and message of an ADD that fails and changes nothing.
+    #[track_caller]
+    fn refused(&self, call: &CniCall) -> (u64, String) {
+        let error = call.fail().unwrap();
+        assert_eq!(self.namespace.nft_list(), "", "{error}");
+        let message = error["msg"].as_str().unwrap().to_owned();
+        assert!(message.len() < 1000, "a message for people: {message}");
+        (error["code"].as_u64().unwrap(), message)
+    }
+
+    /// ADD, CHECK, an ADD over it and DEL all work, each within the time a runtime gives; the rules they were about.
+    #[track_caller]
+    fn works(&self) -> String {
+        let timed = |verb: &str| {
+            let start = Instant::now();
+            self.call(verb)
+                .succeed()
+                .unwrap_or_else(|e| panic!("{verb}: {:.2000}", format!("{e:#}")));
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "{verb}: {:?}",
+                start.elapsed()
+            );
+        };
+        timed("ADD");
+        let rules = self.namespace.nft_list();
+        timed("CHECK");
+        timed("ADD");
+        assert!(
+            self.namespace.nft_list() == rules,
+            "a second ADD changed the rules"
+        );
+        timed("DEL");
+        assert_eq!(self.namespace.nft_list(), "");
+        rules
+    }
+}
+
+// === entries ===
+
+const PORTS: [&str; 10] = [
+    "0",
+    "65536",
+    "80-",
+    "-80",
+    "90-80",
+    "8 0",
+    "http",
+    "80-90-100",
+    "+80",
+    "1e3",
+];
+const SUBNETS: [&str; 7] = [
+    "10.0.0.0/33",
+    "10.0.0/8",
+    "10.0.0.0/-1",
+    "fd00::/129",
+    "all",
+    "10.0.0.0/8/8",
+    "::ffff:10.0.0.0/33x",
+];
+const USERS: [&str; 5] = ["-1", "4294967296", "4294967295", "proxy", "0x10"];
+
+#[test]
+fn an_entry_that_cannot_be_used_is_refused_by_its_source_its_key_and_its_text() {
+    let keys = [
+        ("inbound-ports-to-ignore", "skip-inbound-ports", &PORTS[..]),
+        ("outbound-ports-to-ignore", "skip-outbound-ports", &PORTS),
+        ("subnets-to-ignore", "skip-subnets", &SUBNETS),
+        ("", "proxy-uid", &USERS),
+        ("", "proxy-gid", &USERS),
+    ];
+    let mut ground = Ground::new();
+    for (key, annotation, entries) in keys {
+        let annotation = format!("config.linkerd.io/{annotation}");
+        for entry in entries {
+            if !key.is_empty() {
+                let usual = ground.netconf.clone();
+                ground.netconf["linkerd"][key] = json!(["", entry]);
+                let (code, message) = ground.refused(&ground.call("ADD"));
+                assert_eq!(code, 7, "{message}");
+                for part in [format!("linkerd.{key}"), format!("{entry:?}")] {
+                    assert!(message.contains(&part), "{part} in {message}");
+                }
+                ground.netconf = usual;
+            }
+            ground.change_pod(|pod| pod["metadata"]["annotations"][&annotation] = json!(entry));
+            let on_pod = ground.refused(&ground.call("ADD"));
+            ground.change_pod(|pod| {
+                let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
+                annotations.remove("linkerd.io/created-by");
+                annotations.remove(&annotation);
+            });
+            ground.node.api.put_namespace("shop", json!({&annotation: entry}));
+            let on_namespace = ground.refused(&ground.call("ADD"));
+            for (source, (code, message)) in [("pod", on_pod), ("namespace", on_namespace)] {
+                assert_eq!(code, 102, "{message}");
+                let named = format!("pod shop/web-0: {source} annotation {annotation}: ");
+                assert!(
+                    message.starts_with(&named) && message.contains(entry),
+                    "{message}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn blanks_doubles_overlaps_and_host_bits_are_what_they_mean() {
+    let mut ground = Ground::new();
+    ground.netconf["linkerd"] = json!({
+        "ipv6": true,
+        "inbound-ports-to-ignore": [" 25 ", "", "80-90", "85-100", "101", "25", "65535", "1"],
+        "subnets-to-ignore": ["10.1.2.3/8", "::ffff:192.168.0.0/112", "fd00::1/8", " 10.0.0.0/9"],
+    });
+    let rules = ground.works();
+    for wanted in [
+        "{ 1, 25, 80-101,\n\t\t\t     4190-4191, 65535 }",
+        "{ 10.0.0.0/8, 192.168.0.0/16 }",
+        "{ fd00::/8 }",
+    ] {
+        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat(&rules).contains(&flat(wanted)), "{wanted} in\n{rules}");
+    }
+    ground.netconf["linkerd"]["subnets-to-ignore"] = json!(["0.0.0.0/0", "10.0.0.0/8", "::/0"]);
+    let rules = ground.works();
+    assert!(rules.contains("0.0.0.0/0") && rules.contains("::/0"), "{rules}");
+}
+
+// === size ===
+
+#[test]
+fn ten_thousand_ports_and_five_thousand_subnets_are_programmed() {
+    let mut ground = Ground::new();
+    let ports: Vec<String> = (0..10_000).map(|i| (2 * i + 1).to_string()).collect();
+    let subnets: Vec<String> = (0..2500)
+        .flat_map(|i| {
+            [
+                format!("10.{}.{}.0/24", i / 128, i % 128 * 2),
+                format!("fd00:0:{:x}::/64", i * 2),
+            ]
+        })
+        .collect();
+    ground.netconf["linkerd"] = json!({
+        "ipv6": true, "inbound-ports-to-ignore": ports, "outbound-ports-to-ignore": ports, "subnets-to-ignore": subnets,
+    });
+    ground.change_pod(|pod| {
+        pod["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
+            .remove("config.linkerd.io/skip-outbound-ports");
+    });
+    let rules = ground.works();
+    assert!(
+        rules.contains("19999") && rules.contains("10.19.134.0/24") && rules.contains("fd00:0:1386::/64")
+    );
+}
+
+#[test]
+fn annotations_as_large_as_kubernetes_takes_them_are_read_from_the_pod_and_from_the_runtime() {
+    let mut ground = Ground::new();
+    // 256 KiB for all of a pod's annotations together (TotalAnnotationSizeLimitB in k8s.io/apimachinery).
+    let mut ports: String = (0..32_000).map(|i| format!("{},", 2 * i + 1)).collect();
+    ports.pop();
+    let filler = "x".repeat(250 * 1024 - ports.len());
+    let all = json!({
+        "config.linkerd.io/skip-outbound-ports": ports, "example.com/filler": filler,
+        "linkerd.io/created-by": "linkerd/proxy-injector edge-26.8.1",
+    });
+    ground.change_pod(|pod| pod["metadata"]["annotations"] = all.clone());
+    assert!(ground.works().contains("63999"));
+    ground.netconf["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": all});
+    ground.node.api.pause();
+    ground.call("ADD").succeed().unwrap();
+    assert!(
+        ground.namespace.nft_list().contains("63999"),
+        "by the runtime's annotations alone"
+    );
+}
+
+#[test]
+fn a_pod_of_three_megabytes_is_read_and_an_answer_without_end_is_not() {
+    let ground = Ground::new();
+    let padded = |bytes: usize| {
+        let env: Vec<Value> = (0..bytes / 1000)
+            .map(|i| json!({"name": format!("E{i}"), "value": "v".repeat(970)}))
+            .collect();
+        move |pod: &mut Value| pod["spec"]["containers"][1]["env"] = json!(env)
+    };
+    ground.change_pod(padded(3 << 20));
+    ground.works();
+    ground.change_pod(padded(9 << 20));
+    let (code, message) = ground.refused(&ground.call("ADD"));
+    assert_eq!(code, 101, "{message}");
+    assert!(message.contains("larger than 8 MiB"), "{message}");
+}
