@@ -23,10 +23,10 @@ current-context: |
 ";
 
 /// Numbers that look random and are the same in every run.
-struct Numbers(u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -35,27 +35,32 @@ impl Numbers {
     }
 }
 
-/// Variants of a text: cut, with bytes changed, with a part doubled or taken out.
+/// Variants of a text.
 fn damage(text: &[u8], count: usize, mut each: impl FnMut(&[u8])) {
-    const ODD: &[u8] = b"\0\t\n\r !\"#%&'*,-.:;<>?@[]`{|}~0\x7f\x80\xc3\xff";
     let mut numbers = Numbers(count as u64);
     for _ in 0..count {
-        let mut variant = text.to_vec();
-        for _ in 0..=numbers.below(3) {
-            let (a, b) = (numbers.below(variant.len()), numbers.below(variant.len()));
-            let (from, to) = (a.min(b), a.max(b));
-            match numbers.below(4) {
-                0 => variant.truncate(to),
-                1 if !variant.is_empty() => variant[from] = ODD[numbers.below(ODD.len())],
-                2 => drop(variant.drain(from..to)),
-                _ => {
-                    let part = variant[from..to].to_vec();
-                    variant.splice(from..from, part);
-                }
+        each(&variant(text, &mut numbers));
+    }
+}
+
+/// A text that was cut, had bytes changed, or a part doubled or taken out.
+pub(crate) fn variant(text: &[u8], numbers: &mut Numbers) -> Vec<u8> {
+    const ODD: &[u8] = b"\0\t\n\r !\"#%&'*,-.:;<>?@[]`{|}~0\x7f\x80\xc3\xff";
+    let mut variant = text.to_vec();
+    for _ in 0..=numbers.below(3) {
+        let (a, b) = (numbers.below(variant.len()), numbers.below(variant.len()));
+        let (from, to) = (a.min(b), a.max(b));
+        match numbers.below(4) {
+            0 => variant.truncate(to),
+            1 if !variant.is_empty() => variant[from] = ODD[numbers.below(ODD.len())],
+            2 => drop(variant.drain(from..to)),
+            _ => {
+                let part = variant[from..to].to_vec();
+                variant.splice(from..from, part);
             }
         }
-        each(&variant);
     }
+    variant
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod conformance;
 mod credentials;
 mod damaged;
 mod exec;
+mod fuzz;
 mod hostile;
 mod iptables;
 mod iptables_failures;

@@ -104,7 +104,7 @@ struct RawServicePort {
 }
 
 /// Reads a pod, or says what the bytes are instead.
-pub(super) fn read_pod(body: &[u8]) -> Result<Pod, String> {
+pub fn read_pod(body: &[u8]) -> Result<Pod, String> {
     let raw: Object<RawPodSpec> = read(body, "Pod")?;
     let metadata = raw.metadata.unwrap_or_default();
     let spec = raw.spec.unwrap_or_default();

@@ -1,0 +1,243 @@
+//! Whatever comes in, what goes out is one CNI document, in time: thousands of variants of good input in each run, and
+//! `FUZZ_ROUNDS=1000000 FUZZ_SEED=7 cargo test -p evergreen-cni --test plugin fuzz` for hours of others.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic with its cause is the report of a test"
+)]
+
+mod mutation;
+mod previous;
+
+use self::mutation::{distorted, rounds, seed};
+use crate::{
+    damaged::{Numbers, variant},
+    node::{Node, POD, pod},
+};
+use evergreen_cni::kube::pod::read_pod;
+use evergreen_test_support::{
+    api::Answer,
+    netns::Namespace,
+    run::{CniCall, CniReply},
+};
+use serde_json::{Value, json};
+use std::{
+    ffi::OsString,
+    io::Write,
+    os::unix::ffi::OsStringExt,
+    panic::catch_unwind,
+    time::{Duration, Instant},
+};
+
+/// More than the longest deadline that a configuration may ask for (120 s).
+const PATIENCE: Duration = Duration::from_secs(130);
+const VERBS: [&str; 6] = ["ADD", "ADD", "ADD", "CHECK", "DEL", "STATUS"];
+const ARGS: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_UID=4f1c;K8S_POD_INFRA_CONTAINER_ID=c1";
+
+/// A namespace for the rules, and one without a way out for the plugin to run in: a damaged kubeconfig may name any
+/// server.
+struct Cell {
+    pod: Namespace,
+    own: Namespace,
+}
+
+impl Cell {
+    fn new() -> Self {
+        Self {
+            pod: Namespace::new(),
+            own: Namespace::new(),
+        }
+    }
+
+    fn call(&self, verb: &str, stdin: impl Into<Vec<u8>>) -> CniCall {
+        CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, self.pod.path())
+            .env("CNI_ARGS", ARGS)
+            .stdin(stdin)
+    }
+
+    /// Runs a call from where it cannot reach anybody. Panics, with all that it takes to do it again, when the answer is
+    /// not as the protocol wants it.
+    fn run(&self, call: &CniCall) {
+        self.own.run(|| assert_answered(call));
+    }
+}
+
+/// Asserts that the answer is a result, silence where there is no result, or an error object; and that it comes in time.
+#[track_caller]
+fn assert_answered(call: &CniCall) {
+    let start = Instant::now();
+    let reply = call.run().unwrap_or_else(|e| panic!("{e:#}"));
+    let late = start.elapsed() > PATIENCE;
+    let again = format!("{:.4000}", call.to_string());
+    assert!(!late, "{:?} for {again}", start.elapsed());
+    is_cni(&reply).unwrap_or_else(|why| panic!("{why}: {reply:?} of {again}"));
+}
+
+fn is_cni(reply: &CniReply) -> Result<(), String> {
+    if reply.exit_code == Some(0) && reply.stdout.is_empty() {
+        return Ok(());
+    }
+    let document = reply.document().map_err(|e| format!("{e:#}"))?;
+    let version = document["cniVersion"].as_str().unwrap_or_default();
+    match (reply.exit_code, &document["code"], &document["msg"]) {
+        _ if version.is_empty() => Err("no version".into()),
+        (Some(0), Value::Null, _) => Ok(()),
+        // 999 is a fault of the plugin's own, a panic among them.
+        (Some(1), code, Value::String(_)) if code.as_u64().is_some_and(|code| code != 999) => Ok(()),
+        _ => Err("neither a result nor an error".into()),
+    }
+}
+
+/// A variant that can be a variable of the environment.
+fn text_variant(text: &str, numbers: &mut Numbers) -> OsString {
+    let mut bytes = variant(text.as_bytes(), numbers);
+    bytes.retain(|byte| *byte != 0);
+    OsString::from_vec(bytes)
+}
+
+fn netconf(node: &Node) -> Value {
+    json!({
+        "cniVersion": "1.0.0", "name": "net", "type": "evergreen-cni", "log_level": "info",
+        "kubernetes": {"kubeconfig": node.path("kubeconfig"), "k8s_api_root": "x"},
+        "linkerd": {"incoming-proxy-port": 4143, "outgoing-proxy-port": 4140, "proxy-uid": 2102, "proxy-gid": 2102,
+            "ports-to-redirect": [80, 443], "inbound-ports-to-ignore": ["4190", "1000-2000"],
+            "outbound-ports-to-ignore": ["25"], "subnets-to-ignore": ["10.0.0.0/8", "fd00::/8"],
+            "simulate": false, "use-wait-flag": false, "iptables-mode": "nft", "ipv6": true},
+        "evergreen": {"exempt-namespaces": ["kube-system"], "on-api-failure": "annotations", "ask-api": "when-needed",
+            "deadline-seconds": 0.1},
+        "capabilities": {"io.kubernetes.cri.pod-annotations": true},
+        "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {
+            "linkerd.io/proxy-version": "edge", "config.linkerd.io/skip-outbound-ports": "25,3306",
+            "config.linkerd.io/skip-subnets": "10.0.0.0/8", "config.linkerd.io/proxy-uid": "2102"}},
+        "prevResult": {"cniVersion": "1.0.0",
+            "interfaces": [{"name": "eth0", "mac": "0a:58:0a:01:00:05", "sandbox": "/run/netns/x"}],
+            "ips": [{"address": "10.1.0.5/24", "gateway": "10.1.0.1", "interface": 0}, {"address": "fd00::5/64"}],
+            "routes": [{"dst": "0.0.0.0/0"}], "dns": {}}
+    })
+}
+
+/// Past the test harness, which would keep it: the counts are part of what the suite shows.
+fn say(count: usize, what: &str) {
+    let _ = writeln!(std::io::stderr(), "fuzz: {count} {what} (seed {})", seed());
+}
+
+#[test]
+fn any_stdin_is_answered_by_one_document() {
+    // The API server is out of reach from the cell: what decides is the input.
+    let (node, cell, mut numbers) = (Node::new(), Cell::new(), Numbers(seed()));
+    let good = netconf(&node);
+    for round in 0..rounds() {
+        let stdin = match round % 3 {
+            0 => variant(good.to_string().as_bytes(), &mut numbers),
+            1 => distorted(&good, &mut numbers).to_string().into_bytes(),
+            _ => variant(
+                distorted(&good, &mut numbers).to_string().as_bytes(),
+                &mut numbers,
+            ),
+        };
+        cell.run(&cell.call(VERBS[numbers.below(VERBS.len())], stdin));
+    }
+    for deep in [
+        "[",
+        "{\"a\":",
+        "{\"name\":\"n\",\"prevResult\":{\"x\":[",
+        "{\"name\":\"n\",\"x\":[",
+    ] {
+        cell.run(&cell.call("ADD", deep.repeat(200_000)));
+    }
+    say(
+        rounds() + 4,
+        "variants of stdin, each answered as the protocol wants it",
+    );
+}
+
+#[test]
+fn any_environment_is_answered_by_one_document() {
+    let (node, cell, mut numbers) = (Node::new(), Cell::new(), Numbers(seed() + 1));
+    let stdin = netconf(&node).to_string();
+    for _ in 0..rounds() {
+        let verb = VERBS[numbers.below(VERBS.len())];
+        let mut call = cell
+            .call(verb, stdin.as_str())
+            .env("CNI_ARGS", text_variant(ARGS, &mut numbers));
+        // One more now and then; never the namespace, which is to stay the test's own.
+        for (name, usual) in [
+            ("CNI_COMMAND", verb),
+            ("CNI_CONTAINERID", "c-1.a_b"),
+            ("CNI_IFNAME", "eth0"),
+            ("CNI_PATH", "/x"),
+        ] {
+            match numbers.below(20) {
+                0 => call = call.without(name),
+                1 | 2 => call = call.env(name, text_variant(usual, &mut numbers)),
+                _ => {}
+            }
+        }
+        cell.run(&call);
+    }
+    say(
+        rounds(),
+        "variants of the environment, each answered as the protocol wants it",
+    );
+}
+
+#[test]
+fn any_kubeconfig_is_answered_by_one_document() {
+    let (node, cell, mut numbers) = (Node::new(), Cell::new(), Numbers(seed() + 2));
+    let mut good = node.kubeconfig();
+    good["users"][0]["user"]["as"] = json!("somebody");
+    good["clusters"][0]["cluster"]["tls-server-name"] = json!("kubernetes");
+    let mut stdin = netconf(&node);
+    stdin["runtimeConfig"] = Value::Null;
+    // Each may take the whole deadline: a server that refuses is asked again.
+    let rounds = rounds() / 10;
+    for round in 0..rounds {
+        let text = match round % 2 {
+            0 => variant(good.to_string().as_bytes(), &mut numbers),
+            _ => distorted(&good, &mut numbers).to_string().into_bytes(),
+        };
+        std::fs::write(node.path("kubeconfig"), text).unwrap();
+        cell.run(&cell.call("ADD", stdin.to_string()));
+    }
+    say(
+        rounds,
+        "variants of the kubeconfig, each answered as the protocol wants it",
+    );
+}
+
+#[test]
+fn any_pod_is_a_pod_or_an_error() {
+    let mut numbers = Numbers(seed() + 3);
+    let good = pod("meshed");
+    for round in 0..rounds() {
+        let body = match round % 2 {
+            0 => variant(good.to_string().as_bytes(), &mut numbers),
+            _ => distorted(&good, &mut numbers).to_string().into_bytes(),
+        };
+        let read = catch_unwind(|| read_pod(&body).is_ok());
+        assert!(read.is_ok(), "a panic with {:?}", String::from_utf8_lossy(&body));
+    }
+    say(rounds(), "variants of a pod, each read or refused");
+}
+
+#[test]
+fn any_pod_the_api_server_shows_is_answered_by_one_document() {
+    let (node, namespace, mut numbers) = (Node::new(), Namespace::new(), Numbers(seed() + 4));
+    let mut stdin = netconf(&node);
+    stdin["runtimeConfig"] = Value::Null;
+    stdin["evergreen"]["deadline-seconds"] = json!(5);
+    let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), "ADD", namespace.path())
+        .pod("shop", "web-0")
+        .netconf(&stdin);
+    let good = pod("meshed");
+    let rounds = rounds() / 10;
+    for _ in 0..rounds {
+        node.api.clear_answers();
+        node.api
+            .set_answer("GET", POD, Answer::json(200, &distorted(&good, &mut numbers)));
+        assert_answered(&call);
+    }
+    say(
+        rounds,
+        "variants of a pod of the API server, each answered as the protocol wants it",
+    );
+}
