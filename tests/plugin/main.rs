@@ -2,6 +2,7 @@
 
 mod api_answers;
 mod api_failures;
+mod bursts;
 mod chains;
 mod check;
 mod conformance;

@@ -1,0 +1,90 @@
+//! A node that comes back starts all its pods at once.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic with its cause is the report of a test"
+)]
+
+use crate::node::Node;
+use evergreen_test_support::{netns::Namespace, run::CniCall};
+use serde_json::json;
+use std::{
+    io::Write,
+    sync::{Barrier, OnceLock},
+    thread,
+    time::{Duration, Instant},
+};
+
+const PODS: usize = 100;
+/// The time of a call when the configuration does not say (`netconf::DEFAULT_DEADLINE`).
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Makes all calls at the same moment; how long after it each was over, ascending.
+fn at_once(calls: &[CniCall]) -> Vec<Duration> {
+    let ready = Barrier::new(calls.len());
+    let moment = OnceLock::new();
+    let timed = |call: &CniCall| {
+        ready.wait();
+        let start = moment.get_or_init(Instant::now);
+        call.succeed()
+            .unwrap_or_else(|e| panic!("after {:?}: {e:#}", start.elapsed()));
+        start.elapsed()
+    };
+    let mut took: Vec<Duration> = thread::scope(|scope| {
+        let timed = &timed;
+        let threads: Vec<_> = calls
+            .iter()
+            .map(|call| scope.spawn(move || timed(call)))
+            .collect();
+        let took = threads.into_iter().map(thread::ScopedJoinHandle::join);
+        took.map(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    took.sort_unstable();
+    took
+}
+
+#[test]
+fn a_hundred_pods_at_once_are_all_redirected_within_the_deadline_and_all_leave() {
+    let node = Node::new();
+    let netconf = json!({
+        "cniVersion": "1.0.0", "name": "net", "type": "evergreen-cni",
+        "kubernetes": {"kubeconfig": node.path("kubeconfig")},
+        "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.1.0.5/24"}, {"address": "fd00::5/64"}]}
+    });
+    let sandboxes: Vec<Namespace> = (0..PODS).map(|_| Namespace::new()).collect();
+    let calls = |verb: &str| -> Vec<CniCall> {
+        let call = |sandbox: &Namespace| {
+            let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, sandbox.path());
+            call.pod("shop", "web-0").netconf(&netconf)
+        };
+        sandboxes.iter().map(call).collect()
+    };
+    for verb in ["ADD", "DEL"] {
+        let took = at_once(&calls(verb));
+        let (middle, slowest) = (took[PODS / 2], took[PODS - 1]);
+        // Past the test harness, which would keep it: the times are part of what the suite shows.
+        let _ = writeln!(
+            std::io::stderr(),
+            "bursts: {PODS} calls of {verb} at once on {} processors: half in {} ms, the slowest in {} ms",
+            thread::available_parallelism().unwrap(),
+            middle.as_millis(),
+            slowest.as_millis()
+        );
+        assert!(slowest < DEADLINE, "{verb}: {took:?}");
+        let rules: Vec<String> = sandboxes.iter().map(Namespace::nft_list).collect();
+        assert!(
+            rules.iter().all(|found| *found == rules[0]),
+            "{verb}: not all the same"
+        );
+        assert_eq!(
+            rules[0].contains("table ip evergreen_cni"),
+            verb == "ADD",
+            "{}",
+            rules[0]
+        );
+    }
+    // One request for each pod, and none to undo it.
+    let asked = node.api.requests();
+    assert!(asked.iter().all(|request| request.status == 200), "{asked:?}");
+    assert_eq!(asked.len(), PODS);
+}
