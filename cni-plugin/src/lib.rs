@@ -195,7 +195,7 @@ fn del(call: &Call, netconf: Option<&NetConf<'_>>, tools: Tools<'_>) -> Result<R
 
 /// True when another interface than the primary goes, and the primary is still there: the rules are its.
 fn outlives_primary(call: &Call, netns: &Netns) -> bool {
-    call.ifname != PRIMARY && netns.families(PRIMARY).is_ok_and(|f| !f.addressed.is_empty())
+    call.ifname != PRIMARY && netns.families(PRIMARY).is_ok_and(|families| !families.is_empty())
 }
 
 /// STATUS: fails only for what would fail every ADD, since an error takes the whole node out of service. What may
@@ -246,7 +246,6 @@ fn families(call: &Call, netconf: &NetConf<'_>, netns: Option<&Netns>) -> Vec<Fa
         Some(previous) if !previous.families.is_empty() => previous.families.clone(),
         _ => netns
             .and_then(|n| n.families(&call.ifname).ok())
-            .map(|f| f.addressed)
             .unwrap_or_default(),
     }
 }

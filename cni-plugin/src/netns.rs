@@ -19,15 +19,6 @@ pub struct Netns {
     handle: File,
 }
 
-/// What an interface in a namespace can speak.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Families {
-    /// Families in which the interface has an address other than a link-local one; IPv4 first.
-    pub addressed: Vec<Family>,
-    /// Whether the namespace knows IPv6 at all.
-    pub has_ipv6: bool,
-}
-
 /// Why a namespace cannot be used.
 #[derive(Debug)]
 pub struct Error {
@@ -86,11 +77,6 @@ impl Netns {
         }
     }
 
-    /// The path it was opened by.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// True when this is the namespace our own process lives in: on a node, the host's.
     pub fn is_own(&self) -> io::Result<bool> {
         let own = fs::metadata("/proc/self/ns/net")?;
@@ -123,27 +109,21 @@ impl Netns {
         })
     }
 
-    /// Which families the interface has addresses in, and whether there is IPv6 at all.
+    /// The families in which the interface has an address that reaches beyond the link; IPv4 first.
     ///
     /// An interface that does not exist has none.
-    pub fn families(&self, interface: &str) -> Result<Families, Error> {
+    pub fn families(&self, interface: &str) -> Result<Vec<Family>, Error> {
         self.run(|| {
-            // Not /proc/net: that is the namespace of the process, this one is the thread's. Absent without IPv6.
-            let ipv6 = fs::read_to_string("/proc/thread-self/net/if_inet6").ok();
-            let mut addressed = Vec::new();
+            let mut families = Vec::new();
             if sys::has_ipv4_address(interface) {
-                addressed.push(Family::V4);
+                families.push(Family::V4);
             }
-            if ipv6
-                .as_deref()
-                .is_some_and(|table| has_ipv6_address(table, interface))
-            {
-                addressed.push(Family::V6);
+            // Not /proc/net: that is the namespace of the process, this one is the thread's. Absent without IPv6.
+            let table = fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
+            if has_ipv6_address(&table, interface) {
+                families.push(Family::V6);
             }
-            Families {
-                addressed,
-                has_ipv6: ipv6.is_some(),
-            }
+            families
         })
     }
 }
@@ -168,13 +148,6 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 }
 
 // === impl Error ===
-
-impl Error {
-    /// True when nothing is at the path. To DEL that means the pod is gone already.
-    pub fn is_missing(&self) -> bool {
-        matches!(self.why, Why::Missing)
-    }
-}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -261,7 +234,6 @@ mod tests {
                 text.contains(words) && text.contains(path.to_str().unwrap()),
                 "{text}"
             );
-            assert_eq!(error.is_missing(), path == gone, "{text}");
         }
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -304,29 +276,18 @@ mod tests {
                 .unwrap()
         };
         let wire = Wire::new();
-        let both = Families {
-            addressed: vec![Family::V4, Family::V6],
-            has_ipv6: true,
-        };
-        assert_eq!(families(&wire.pod, "eth0"), both);
-        for (change, addressed) in [
+        assert_eq!(families(&wire.pod, "eth0"), [Family::V4, Family::V6]);
+        for (change, left) in [
             ("address del 192.0.2.2/24 dev eth0", vec![Family::V6]),
             ("address del fd77::2/64 dev eth0", vec![]),
             ("address add 192.0.2.2/24 dev eth0", vec![Family::V4]),
         ] {
             wire.pod.ip(change);
             // The link-local address is still there, and does not count.
-            assert_eq!(
-                families(&wire.pod, "eth0"),
-                Families {
-                    addressed,
-                    has_ipv6: true
-                },
-                "{change}"
-            );
+            assert_eq!(families(&wire.pod, "eth0"), left, "{change}");
         }
         for none in ["eth1", "", "a-name-longer-than-an-interface-has"] {
-            assert_eq!(families(&wire.pod, none).addressed, [], "{none:?}");
+            assert_eq!(families(&wire.pod, none), [], "{none:?}");
         }
     }
 }

@@ -31,8 +31,6 @@ pub struct Claims {
     pub nbf: Option<i64>,
     /// When it was issued.
     pub iat: Option<i64>,
-    /// Its id, which audit logs and SelfSubjectReview repeat.
-    pub jti: String,
     /// What Kubernetes adds.
     #[serde(rename = "kubernetes.io")]
     pub kubernetes: Kubernetes,
@@ -50,8 +48,6 @@ pub struct Kubernetes {
     pub node: Option<Reference>,
     /// The secret it dies with.
     pub secret: Option<Reference>,
-    /// From when on using it counts as stale: its real lifetime is over, and only the extension of a year carries it.
-    pub warnafter: Option<i64>,
 }
 
 /// An object by name and uid.
