@@ -96,13 +96,15 @@ fn ask(
     let path = path.map_err(|why| Undecided::Failed(Failure::new(Code::NetConf, *why)))?;
     let mut client = Client::open(path, deadline, log)?;
     let pod = client.pod(&name.namespace, &name.name, name.uid.as_deref())?;
-    let namespace = match intent::asks_namespace(&pod) {
-        true => optional(client.namespace(&name.namespace), "namespace", log)?,
-        false => None,
+    let namespace = if intent::asks_namespace(&pod) {
+        optional(client.namespace(&name.namespace), "namespace", log)?
+    } else {
+        None
     };
-    let service_ports = match intent::asks_service(&pod) {
-        true => optional(client.api_service_ports(), "service default/kubernetes", log)?,
-        false => None,
+    let service_ports = if intent::asks_service(&pod) {
+        optional(client.api_service_ports(), "service default/kubernetes", log)?
+    } else {
+        None
     };
     let service_ports: Option<PortSet> =
         service_ports.map(|ports| ports.into_iter().filter_map(Port::new).collect());

@@ -8,16 +8,13 @@ mod overrides;
 use self::overrides::Overrides;
 use crate::{
     cidr::{CidrSet, Family},
-    kube::pod::{Container, Pod, Strings},
+    kube::pod::{Container, PROXY, Pod, Strings},
     netconf::NetConf,
     ports::{Port, PortSet},
 };
 use std::fmt;
 
 pub use self::overrides::Invalid;
-
-/// The name of the proxy's container, as the injector writes it.
-pub const PROXY: &str = "linkerd-proxy";
 
 /// The init container that programs the rules itself where no CNI plugin does.
 const PROXY_INIT: &str = "linkerd-init";

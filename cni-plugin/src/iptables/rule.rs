@@ -72,9 +72,10 @@ fn port_match(group: &[PortRange]) -> String {
     for (i, range) in group.iter().enumerate() {
         let comma = if i == 0 { "" } else { "," };
         // Writing into a string cannot fail.
-        let _ = match range.first() == range.last() {
-            true => write!(list, "{comma}{}", range.first()),
-            false => write!(list, "{comma}{}:{}", range.first(), range.last()),
+        let _ = if range.first() == range.last() {
+            write!(list, "{comma}{}", range.first())
+        } else {
+            write!(list, "{comma}{}:{}", range.first(), range.last())
         };
     }
     match group.len() {

@@ -55,12 +55,11 @@ pub(super) fn find(family: Family, tools: Tools<'_>) -> Result<Vec<Tool>, Failur
             found.push(Tool { save, restore });
         }
     }
-    match found.is_empty() {
-        true => Err(Failure::Missing(
-            variants.map(|v| format!("{prefix}{v}-restore")).to_vec(),
-        )),
-        false => Ok(found),
+    if found.is_empty() {
+        let names = variants.map(|v| format!("{prefix}{v}-restore"));
+        return Err(Failure::Missing(names.to_vec()));
     }
+    Ok(found)
 }
 
 fn look_up(name: &str, path: &str) -> Option<PathBuf> {

@@ -45,8 +45,8 @@ pub struct Namespace {
     pub annotations: Strings,
 }
 
-/// The one container whose environment is kept.
-const PROXY: &str = "linkerd-proxy";
+/// The name of the proxy's container, as the injector writes it. The one container whose environment is kept.
+pub const PROXY: &str = "linkerd-proxy";
 /// The kubelet calls a static pod by a uid of its own and writes it here on the copy that the API server has.
 const STATIC_UID: [&str; 2] = ["kubernetes.io/config.hash", "kubernetes.io/config.mirror"];
 

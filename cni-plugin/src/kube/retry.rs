@@ -58,9 +58,10 @@ impl Retry {
             }
             Class::Forbidden if !self.forbidden_is_final => {
                 let since = *self.forbidden_at.get_or_insert(passed);
-                match passed.saturating_sub(since) < FORBIDDEN_FOR {
-                    true => self.pause(Duration::ZERO, left, chance),
-                    false => Next::GiveUp,
+                if passed.saturating_sub(since) < FORBIDDEN_FOR {
+                    self.pause(Duration::ZERO, left, chance)
+                } else {
+                    Next::GiveUp
                 }
             }
             _ => Next::GiveUp,
