@@ -321,6 +321,7 @@ mod tests {
             ("KUBERNETES_SERVICE_PORT", "0"),
             ("EVERGREEN_CONFLIST", "a/b"),
             ("EVERGREEN_WAIT_SECONDS", "-1"),
+            ("EVERGREEN_WAIT_SECONDS", "18446744073709551615"),
             ("EVERGREEN_ON_TERM", "maybe"),
             ("EVERGREEN_ADMIN_PORT", "http"),
             ("EVERGREEN_ON_TERM_UNSURE", "auto"),

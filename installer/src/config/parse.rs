@@ -51,12 +51,12 @@ pub fn absolute<'a>(given: &'a Given, variable: &str) -> Result<&'a Path> {
     Ok(path)
 }
 
+/// At most a day: a time that no clock can count to is a slip.
 pub fn seconds(given: &Given, variable: &str) -> Result<Duration> {
     let text = given.value(variable);
-    let seconds = text
-        .parse()
-        .ok()
-        .with_context(|| format!("{variable} is {text:?}: write whole seconds"))?;
+    let seconds = text.parse().ok().filter(|s| *s <= 86_400);
+    let seconds =
+        seconds.with_context(|| format!("{variable} is {text:?}: write whole seconds, at most 86400"))?;
     Ok(Duration::from_secs(seconds))
 }
 
