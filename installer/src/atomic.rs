@@ -68,9 +68,17 @@ pub fn sweep(directory: &Path) -> Vec<PathBuf> {
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.file_name().is_some_and(is_temporary))
-        .filter(|path| File::open(path).is_ok_and(|file| file.try_lock().is_ok()))
+        .filter(|path| open_at_once(path).is_ok_and(|file| file.try_lock().is_ok()))
         .filter(|path| fs::remove_file(path).is_ok())
         .collect()
+}
+
+/// Opens a file to be read. A pipe of this name would make a plain open wait for a writer that may never come.
+pub fn open_at_once(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
 }
 
 /// True for the name of a temporary file, ours or another installer's.

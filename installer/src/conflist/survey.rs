@@ -2,7 +2,7 @@
 //! `.json`, dot-files too, sorted by byte). Only reads.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, Read},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::edit::Network;
-use crate::host::HostPath;
+use crate::{atomic, host::HostPath};
 
 /// A file that makes no sense and is older than this will not be finished by whoever wrote it.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(1);
@@ -112,13 +112,13 @@ fn read(file: &HostPath, name: &Path) -> Option<Content> {
     let single = name.extension().is_none_or(|e| e != "conflist");
     let mut text = Vec::new();
     let read = (|| -> io::Result<Option<SystemTime>> {
-        // A pipe in this place would make us wait for ever.
-        if !fs::metadata(file.here())?.is_file() {
+        let open = atomic::open_at_once(file.here())?;
+        let found = open.metadata()?;
+        if !found.is_file() {
             return Err(io::Error::other("not a plain file"));
         }
-        let mut open = File::open(file.here())?;
-        open.by_ref().take(LONGEST).read_to_end(&mut text)?;
-        Ok(open.metadata()?.modified().ok())
+        open.take(LONGEST).read_to_end(&mut text)?;
+        Ok(found.modified().ok())
     })();
     match read {
         Ok(_) if text.len() as u64 >= LONGEST => Some(Content::Unusable {
