@@ -55,15 +55,20 @@ pub fn start(address: SocketAddr, answers: Answers, log: Log) -> Result<()> {
         thread::Builder::new()
             .name("serve".to_owned())
             .stack_size(64 << 10)
-            .spawn(move || {
-                listener
-                    .incoming()
-                    .flatten()
-                    .for_each(|stream| answer(stream, &answers))
-            })
+            .spawn(move || serve(&listener, &answers))
             .context("start a thread")?;
     }
     Ok(())
+}
+
+fn serve(listener: &TcpListener, answers: &Answers) {
+    for stream in listener.incoming() {
+        match stream {
+            Ok(stream) => answer(stream, answers),
+            // Out of descriptors or memory, most likely: to ask again at once would only take time from who can help.
+            Err(_) => thread::sleep(ASKING_TAKES),
+        }
+    }
 }
 
 /// A listener for IPv6 usually takes IPv4 too. Where it does not, there are two; where there is no IPv6, one.
