@@ -131,7 +131,7 @@ impl Facts {
         text.gauge(
             "build_info",
             "Version of this installer",
-            [(format!("version={version:?}"), 1)],
+            [(label("version", version), 1)],
         );
         text.gauge(
             "ready",
@@ -141,16 +141,16 @@ impl Facts {
         let networks = self
             .networks
             .iter()
-            .map(|(file, ours)| (format!("file={file:?}"), i64::from(*ours)));
+            .map(|(file, ours)| (label("file", file), i64::from(*ours)));
         text.gauge(
             "network",
             "Networks we belong in: 1 when our entry is in",
             networks,
         );
         if let Some(credential) = &self.credential {
-            let kind = format!("kind={:?}", credential.kind.word());
+            let kind = label("kind", credential.kind.word());
             text.gauge("credential", "The node's credential by kind", [(kind, 1)]);
-            let until = |ends: i64| [(String::new(), ends - clock::now())];
+            let until = |ends: i64| [(String::new(), ends.saturating_sub(clock::now()))];
             if let Some(ends) = credential.ends {
                 text.gauge(
                     "credential_ends_in_seconds",
@@ -175,7 +175,7 @@ impl Facts {
         let errors = self
             .last_error
             .iter()
-            .map(|(operation, when)| (format!("operation={operation:?}"), *when));
+            .map(|(operation, when)| (label("operation", operation), *when));
         text.gauge(
             "last_error_timestamp_seconds",
             "When each operation failed last",
@@ -184,7 +184,7 @@ impl Facts {
         let repairs = self
             .repairs
             .iter()
-            .map(|(file, n)| (format!("file={file:?}"), signed(*n)));
+            .map(|(file, n)| (label("file", file), signed(*n)));
         text.counter("repairs_total", "Files that were made right again", repairs);
         let held_back = [(String::new(), signed(self.held_back))];
         text.counter(
@@ -233,6 +233,16 @@ impl Metrics {
     }
 }
 
+/// A label with its value quoted as the format has it: a file may have any name, and one that is quoted otherwise would
+/// make the whole page unreadable.
+fn label(name: &str, value: &str) -> String {
+    let value = value
+        .replace('\\', r"\\")
+        .replace('"', r#"\""#)
+        .replace('\n', r"\n");
+    format!("{name}=\"{value}\"")
+}
+
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -256,6 +266,12 @@ mod tests {
         report.problem("conflist", "a file");
         status.after_turn(&report, false);
         assert_eq!(status.facts().not_ready(), ["conflist: a file"]);
+    }
+
+    #[test]
+    fn a_label_is_quoted_as_prometheus_reads_it() {
+        assert_eq!(label("file", "/a/ü\t\u{1b}"), "file=\"/a/ü\t\u{1b}\"");
+        assert_eq!(label("file", "a\"b\\c\nd"), r#"file="a\"b\\c\nd""#);
     }
 
     #[test]
