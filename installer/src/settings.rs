@@ -275,6 +275,15 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_holds_the_table_as_help_prints_it() {
+        assert!(
+            include_str!("../README.md").contains(&table()),
+            "installer/README.md should hold:\n{}",
+            table()
+        );
+    }
+
+    #[test]
     fn every_setting_has_a_flag_of_its_own() {
         for setting in SETTINGS {
             assert_eq!(
