@@ -95,14 +95,14 @@ impl Minted {
 
 /// A moment between half and two thirds of a life. `chance`, from 0 to 1, spreads the renewals of many nodes.
 fn renewal(since: i64, ends: i64, chance: f64) -> i64 {
-    let life = (ends - since).max(0);
+    let life = ends.saturating_sub(since).max(0);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
         reason = "seconds of a token's life"
     )]
     let share = (life as f64 * (0.5 + chance.clamp(0.0, 1.0) / 6.0)) as i64;
-    since + share
+    since.saturating_add(share)
 }
 
 /// A number from 0 to 1, another one each time.

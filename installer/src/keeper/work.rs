@@ -304,5 +304,5 @@ fn accepted(mut client: Client) -> Result<String, Error> {
 }
 
 fn until(when: i64) -> Duration {
-    Duration::from_secs(u64::try_from(when - clock::now()).unwrap_or(0))
+    Duration::from_secs(u64::try_from(when.saturating_sub(clock::now())).unwrap_or(0))
 }
