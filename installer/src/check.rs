@@ -96,11 +96,12 @@ fn plugin(config: &Config, findings: &mut Findings) {
 fn networks(config: &Config, findings: &mut Findings) {
     let found = conflist::found(config);
     for (file, ours_in) in &found.networks {
-        match ours_in {
-            true => findings.good(format_args!("network: our entry is in {file}, as it shall be")),
-            false => findings.fault(format_args!(
+        if *ours_in {
+            findings.good(format_args!("network: our entry is in {file}, as it shall be"));
+        } else {
+            findings.fault(format_args!(
                 "network: our entry is not in {file}, or not as it shall be: does the installer run (see its log)?"
-            )),
+            ));
         }
     }
     found

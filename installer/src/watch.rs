@@ -1,5 +1,5 @@
-//! What wakes the installer: a change in a directory, a signal, the bell of another thread, the clock. An event never says what to do: it only says
-//! that it is time to look, so that one that was missed costs a turn of the clock and nothing else.
+//! What wakes the installer: a change in a directory, a signal, the bell of another thread, the clock. An event never says
+//! what to do: it only says that it is time to look, so that one that was missed costs a turn of the clock and nothing else.
 
 use std::{
     collections::BTreeMap,
