@@ -49,6 +49,19 @@ pub fn replace_checked(
     sync_directory_of(target)
 }
 
+/// Puts `content` at `target`, with its permissions, if it still holds `seen`. False when somebody else has written or
+/// removed it since it was seen: what they meant must not be lost. Only the moment of the rename itself stays open.
+pub fn replace_seen(target: &Path, seen: &[u8], content: &[u8]) -> Result<bool> {
+    let mut temporary = Temporary::beside(target)?;
+    temporary.write(content, Access::As(target))?;
+    if fs::read(target).is_ok_and(|now| now == seen) {
+        temporary.rename_to(target)?;
+        sync_directory_of(target).map(|()| true)
+    } else {
+        Ok(false)
+    }
+}
+
 /// Takes a file away for good; one that is not there is as wanted. True when there was one.
 pub fn remove(target: &Path) -> Result<bool> {
     match fs::remove_file(target) {
@@ -217,6 +230,18 @@ mod tests {
         });
         assert_eq!(refused.unwrap_err().to_string(), "no");
         assert_eq!(fs::read(&target).unwrap(), b"old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_somebody_has_written_meanwhile_is_not_lost() {
+        let dir = Scratch::new();
+        let target = dir.path().join("10-x.conflist");
+        fs::write(&target, "theirs").unwrap();
+        assert!(!replace_seen(&target, b"what we saw", b"ours").unwrap());
+        assert_eq!(fs::read(&target).unwrap(), b"theirs");
+        assert!(replace_seen(&target, b"theirs", b"ours").unwrap());
+        assert_eq!(fs::read(&target).unwrap(), b"ours");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 

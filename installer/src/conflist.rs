@@ -11,6 +11,8 @@ mod rewrites;
 mod scan;
 mod survey;
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 pub use self::rewrites::Rewrites;
@@ -26,6 +28,9 @@ use crate::{
     host::HostPath,
     report::Report,
 };
+
+/// How soon to look again at a file that somebody has written between our look and our change.
+const WRITTEN_MEANWHILE: Duration = Duration::from_millis(10);
 
 /// Puts our entry where it belongs and takes it from where it does not. True when it is in every network it belongs in.
 pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report) -> bool {
@@ -153,8 +158,7 @@ fn put_in(
     let Some(changed) = changed else {
         return Ok(Some(file.clone()));
     };
-    let may_write = rewrites.may_write(file, report);
-    if !may_write {
+    if !rewrites.may_write(file, report) {
         return Ok(None);
     }
     if matches!(network, Network::Single { .. }) {
@@ -162,7 +166,10 @@ fn put_in(
         report.changed("put our entry in a list made from a single plugin", &list);
         return Ok(Some(list));
     }
-    atomic::replace(candidate.open.here(), &changed, Access::As(candidate.open.here()))?;
+    if !atomic::replace_seen(candidate.open.here(), text, &changed)? {
+        report.look_again_in(WRITTEN_MEANWHILE);
+        return Ok(None);
+    }
     report.changed("put our entry in", file);
     Ok(Some(file.clone()))
 }
