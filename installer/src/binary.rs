@@ -107,11 +107,12 @@ pub fn take_away(place: &Place, report: &mut Report) {
         if image.is_some_and(|image| !same_content(image, target.here()).unwrap_or(false)) {
             continue;
         }
-        match atomic::remove(target.here()) {
-            Ok(true) => report.changed("removed the plugin's file", &target),
-            Ok(false) => {}
-            Err(error) => report.failed("binary", &target, &error),
-        }
+        report.removed(
+            "binary",
+            "removed the plugin's file",
+            &target,
+            atomic::remove(target.here()),
+        );
     }
 }
 

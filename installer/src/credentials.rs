@@ -125,11 +125,7 @@ fn usable_ca(config: &Config, mounted: Vec<u8>, before: &[u8], report: &mut Repo
 /// A copy that nobody uses is a secret that lies about.
 fn remove_copies(place: &Place, report: &mut Report) {
     for file in [token_file(place), ca_file(place)] {
-        match atomic::remove(file.here()) {
-            Ok(true) => report.changed("removed", &file),
-            Ok(false) => {}
-            Err(error) => report.failed("token", &file, &error),
-        }
+        report.removed("token", "removed", &file, atomic::remove(file.here()));
     }
 }
 
@@ -187,11 +183,7 @@ pub fn take_away(place: &Place, report: &mut Report) {
         record_file(place),
         ca_file(place),
     ] {
-        match atomic::remove(file.here()) {
-            Ok(true) => report.changed("removed", &file),
-            Ok(false) => {}
-            Err(error) => report.failed("credentials", &file, &error),
-        }
+        report.removed("credentials", "removed", &file, atomic::remove(file.here()));
     }
     match fs::remove_dir(place.own_dir.here()) {
         Ok(()) => report.changed("removed our directory", &place.own_dir),

@@ -70,6 +70,21 @@ impl Report {
         self.problem(operation, format_args!("{path}: {error:#}{hint}"));
     }
 
+    /// Notes what became of a removal: true when something was there.
+    pub fn removed(
+        &mut self,
+        operation: &'static str,
+        what: &str,
+        path: &HostPath,
+        outcome: anyhow::Result<bool>,
+    ) {
+        match outcome {
+            Ok(true) => self.changed(what, path),
+            Ok(false) => {}
+            Err(error) => self.failed(operation, path, &error),
+        }
+    }
+
     /// Notes something that is not as it shall be.
     pub fn problem(&mut self, operation: &'static str, text: impl fmt::Display) {
         self.problems.insert(Problem {
