@@ -25,7 +25,7 @@ mod tls;
 pub mod trust;
 
 pub use self::{
-    client::Client,
+    client::{Client, chance},
     error::{Class, Error},
     kubeconfig::Kubeconfig,
     pod::{Namespace, Pod},

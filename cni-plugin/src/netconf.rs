@@ -24,8 +24,11 @@ pub const POD_ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 /// The time for a whole call when the configuration does not say.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
 
+/// The namespaces that pass when the key `exempt-namespaces` is not there.
+pub const EXEMPT_BY_DEFAULT: [&str; 2] = ["kube-system", "linkerd-cni"];
+
 /// What the installer replaces in a template by the kubeconfig's path.
-const KUBECONFIG_PLACEHOLDER: &str = "__KUBECONFIG_FILEPATH__";
+pub const KUBECONFIG_PLACEHOLDER: &str = "__KUBECONFIG_FILEPATH__";
 
 /// Stdin as JSON with a valid network name, and nothing else looked at yet.
 #[derive(Debug)]
@@ -216,7 +219,7 @@ impl<'a> NetConf<'a> {
                 .checked("iptables-mode", |word: Cow<'_, str>| IptablesMode::parse(&word))?,
             exempt_namespaces: evergreen
                 .value("exempt-namespaces")?
-                .unwrap_or_else(|| vec!["kube-system".into(), "linkerd-cni".into()]),
+                .unwrap_or_else(|| EXEMPT_BY_DEFAULT.map(str::to_owned).to_vec()),
             annotations_decide: evergreen.one_of("on-api-failure", ["annotations", "fail"])? == 0,
             always_ask: evergreen.one_of("ask-api", ["when-needed", "always"])? == 1,
             deadline: evergreen.checked("deadline-seconds", deadline)?,

@@ -3,14 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use evergreen_cni::netconf::{EXEMPT_BY_DEFAULT, KUBECONFIG_PLACEHOLDER, POD_ANNOTATIONS};
 use serde_json::{Map, Value, json};
-
-/// What the runtime hands a plugin that asks for it: the pod's annotations, without any call to the API server
-/// (containerd since 1.5, CRI-O since 1.29).
-const POD_ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
-
-/// The namespaces that pass when the netconf does not say which (see the plugin's `exempt-namespaces`).
-const EXEMPT_BY_DEFAULT: [&str; 2] = ["kube-system", "linkerd-cni"];
 
 /// Our entry, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +62,7 @@ fn file_name(type_name: Option<&Value>) -> Result<String> {
 fn fill_in(object: &mut Map<String, Value>, kubeconfig: &str) {
     object.retain(|_, value| match value {
         Value::String(text) => {
-            *text = text.replace("__KUBECONFIG_FILEPATH__", kubeconfig);
+            *text = text.replace(KUBECONFIG_PLACEHOLDER, kubeconfig);
             // Old: `__SERVICEACCOUNT_TOKEN__`, `__KUBERNETES_SERVICE_HOST__`, `$IPTABLES_MODE`. The plugin needs none.
             !text.contains("__") && !text.starts_with('$')
         }

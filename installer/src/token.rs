@@ -4,14 +4,10 @@
 //! installer and still dies with the node; where the server cannot bind to nodes (before Kubernetes 1.31) an unbound one is
 //! asked for, and only for an hour, since nothing but time ends it.
 
-use std::{
-    collections::hash_map::RandomState,
-    fmt,
-    hash::{BuildHasher, Hasher},
-};
+use std::fmt;
 
 use evergreen_cni::kube::{
-    Class, Client, Error, Secret,
+    Class, Client, Error, Secret, chance,
     claims::Claims,
     clock,
     review::{BoundTo, TokenRequest},
@@ -103,12 +99,6 @@ fn renewal(since: i64, ends: i64, chance: f64) -> i64 {
     )]
     let share = (life as f64 * (0.5 + chance.clamp(0.0, 1.0) / 6.0)) as i64;
     since.saturating_add(share)
-}
-
-/// A number from 0 to 1, another one each time.
-pub fn chance() -> f64 {
-    let random = RandomState::new().build_hasher().finish();
-    f64::from((random >> 32) as u32) / f64::from(u32::MAX)
 }
 
 /// Whose token is wanted: what was configured, and for the rest what the pod's own token says.

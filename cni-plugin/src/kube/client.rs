@@ -269,8 +269,8 @@ pub(super) fn segment(name: &str) -> String {
         .collect()
 }
 
-/// A number from 0 to 1, other in every process.
-fn chance() -> f64 {
+/// A number from 0 to 1, another one each time: it spreads what many nodes would do at once.
+pub fn chance() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     f64::from((random >> 32) as u32) / f64::from(u32::MAX)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::token;
+use evergreen_cni::kube::chance;
 
 /// The pause after a failure, and the longest it grows to.
 pub const FIRST_PAUSE: Duration = Duration::from_secs(2);
@@ -48,7 +48,7 @@ impl Schedule {
     /// Not done; due again soon, and later each time.
     pub fn failed(&mut self) {
         // Spread, so that the nodes of a cluster do not come back all at once.
-        self.next_in(self.pause.mul_f64(0.75 + token::chance() / 2.0));
+        self.next_in(self.pause.mul_f64(0.75 + chance() / 2.0));
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 }
