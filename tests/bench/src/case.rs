@@ -154,7 +154,8 @@ impl Case {
         trace::count(call, stage).map(Some)
     }
 
-    fn calls(&self, stage: &Stage, program: Program, namespaces: &[Namespace]) -> Result<Vec<CniCall>> {
+    /// The calls, one for each namespace, which is made ready for it.
+    pub fn calls(&self, stage: &Stage, program: Program, namespaces: &[Namespace]) -> Result<Vec<CniCall>> {
         if self.programmed {
             for namespace in namespaces {
                 stage

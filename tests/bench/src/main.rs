@@ -8,6 +8,7 @@ mod case;
 mod cases;
 mod measure;
 mod stage;
+mod stages;
 mod table;
 mod trace;
 
@@ -29,6 +30,14 @@ struct Options {
     runs: usize,
     /// Print JSON for keeping instead of the table.
     json: bool,
+    /// Count instructions instead of time.
+    stages: bool,
+    /// Keep the counts as the ones to compare with.
+    write: bool,
+    /// A count that is not the kept one makes the exit code 1.
+    check: bool,
+    /// Where callgrind's files are to stay.
+    keep: Option<PathBuf>,
     /// Where `scripts/build` has put the binaries.
     dist: PathBuf,
     /// A linkerd-cni to run on the same inputs.
@@ -38,7 +47,31 @@ struct Options {
 fn main() -> Result<ExitCode> {
     let options = options()?;
     let stage = Stage::new(&options.dist, options.peer.clone())?;
-    cases::record_batch(&stage).context("recording the rules for the floor program")?;
+    match options.stages {
+        true => count(&options, &stage),
+        false => measure(&options, &stage),
+    }
+}
+
+/// Instructions, beside those that were kept.
+fn count(options: &Options, stage: &Stage) -> Result<ExitCode> {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("stages.txt");
+    let figures = stages::count(stage, options.keep.as_deref())?;
+    if options.write {
+        figures.write(&kept)?;
+    }
+    let compared = figures.compare(&kept)?;
+    print(&compared.to_string())?;
+    if !options.check || compared.are_alike() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    print("CHANGED by more than 3 %: find out why, or keep the new counts with --stages --write\n")?;
+    Ok(ExitCode::FAILURE)
+}
+
+/// Time, memory and what else a call takes.
+fn measure(options: &Options, stage: &Stage) -> Result<ExitCode> {
+    cases::record_batch(stage).context("recording the rules for the floor program")?;
     let cases = cases::all();
     let mut rows: Vec<Row<'_>> = cases
         .iter()
@@ -53,12 +86,12 @@ fn main() -> Result<ExitCode> {
         })
         .collect();
     for row in &mut rows {
-        follow(row, &stage).with_context(|| format!("case {:?}", row.case.name))?;
+        follow(row, stage).with_context(|| format!("case {:?}", row.case.name))?;
     }
     // The first round warms caches and is not kept.
     for round in 0..=options.runs {
         for row in &mut rows {
-            take_turns(row, &stage, round, options.runs)
+            take_turns(row, stage, round, options.runs)
                 .with_context(|| format!("case {:?}", row.case.name))?;
         }
     }
@@ -113,6 +146,10 @@ fn options() -> Result<Options> {
     let mut options = Options {
         runs: 50,
         json: false,
+        stages: false,
+        write: false,
+        check: false,
+        keep: None,
         dist: dist.into(),
         peer: env::var_os("PEER").map(PathBuf::from),
     };
@@ -121,6 +158,10 @@ fn options() -> Result<Options> {
         match argument {
             Long("runs") => options.runs = parser.value()?.parse()?,
             Long("json") => options.json = true,
+            Long("stages") => options.stages = true,
+            Long("write") => options.write = true,
+            Long("check") => options.check = true,
+            Long("keep") => options.keep = Some(parser.value()?.into()),
             _ => return Err(argument.unexpected().into()),
         }
     }

@@ -28,8 +28,6 @@ pub struct Stage {
     pub api: Api,
     /// The floor program.
     pub floor: PathBuf,
-    /// Where strace is.
-    pub strace: PathBuf,
     timeout: PathBuf,
     plugin: PathBuf,
     peer: Option<PathBuf>,
@@ -60,7 +58,6 @@ impl Stage {
         let stage = Self {
             floor: dist.join("evergreen-floor"),
             plugin: dist.join("evergreen-cni"),
-            strace: find("strace", &path)?,
             timeout: find("timeout", &path)?,
             peer,
             path,
@@ -99,6 +96,11 @@ impl Stage {
             (Program::Peer, Some(peer)) => peer,
             _ => &self.plugin,
         }
+    }
+
+    /// Where a program of this machine is.
+    pub fn find(&self, program: &str) -> Result<PathBuf> {
+        find(program, &self.path)
     }
 
     /// Words before a command that end it when it hangs.

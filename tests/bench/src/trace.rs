@@ -48,13 +48,9 @@ pub fn record_batch(call: &CniCall, stage: &Stage) -> Result<()> {
 
 fn strace(call: &CniCall, stage: &Stage, options: &[&str]) -> Result<String> {
     let file = stage.file("strace");
+    let strace = stage.find("strace")?;
     let mut words = stage.bounded();
-    words.extend([
-        stage.strace.as_os_str(),
-        "-f".as_ref(),
-        "-o".as_ref(),
-        file.as_os_str(),
-    ]);
+    words.extend([strace.as_os_str(), "-f".as_ref(), "-o".as_ref(), file.as_os_str()]);
     words.extend(options.iter().map(OsStr::new));
     let reply = call.run_under(&words)?;
     ensure!(reply.exit_code.is_some_and(|code| code < 2), "{call}: {reply:?}");

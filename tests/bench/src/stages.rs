@@ -1,0 +1,126 @@
+//! `scripts/bench --stages`: instructions, stage by stage, so that a regression shows without a clock.
+//!
+//! Callgrind counts every instruction of the release binary with its symbols left in. The same input gives the same
+//! count but for the random parts of TLS (keys, signatures), which is about a thousandth; a median of some runs is
+//! compared with the figures kept in `stages.txt`. Valgrind shows programs a processor with AVX2 and without ADX, so
+//! the count is not that of a bare processor, but it is the same on every machine that has AVX2.
+
+mod figures;
+mod profile;
+
+use std::{ffi::OsStr, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use evergreen_test_support::netns::Namespace;
+
+pub use self::figures::Figures;
+use self::profile::Profile;
+use crate::{
+    case::Case,
+    cases,
+    stage::{Program, Stage},
+};
+
+/// Each count is a median of so many runs.
+const RUNS: usize = 5;
+/// Cases that are counted as a whole.
+const WHOLE: [&str; 5] = [
+    "VERSION",
+    "STATUS",
+    "DEL, unprogrammed",
+    "ADD unmeshed, annotations",
+    "CHECK, programmed",
+];
+/// The case that is counted by stages.
+const BY_STAGE: &str = "ADD meshed";
+
+/// A function's share of a stage: its instructions and those of all it calls, added (1) or taken away (-1).
+type Part = (i64, &'static str);
+
+const ALL: &str = "";
+const RUN: &str = "evergreen_cni::run";
+const END: &str = "evergreen_cni::end";
+const DECIDE: &str = "evergreen_cni::decision::decide";
+const LOAD: &str = "evergreen_cni::kube::client::Origin::load";
+const GET: &str = "evergreen_cni::kube::client::Client::get";
+const CONNECT: &str = "ureq::pool::ConnectionPool::run_connector";
+const BUILD: &str = "evergreen_cni::ruleset::build::<impl evergreen_cni::ruleset::Ruleset>::build";
+const PROGRAM: &str = "evergreen_cni::rules::program";
+/// The namespace's thread; the C library's name for where one begins.
+const THREAD: &str = "start_thread";
+
+/// The stages of ADD, in order. Together they are the whole call.
+const STAGES: [(&str, &[Part]); 8] = [
+    (
+        "process start and end",
+        &[(1, ALL), (-1, RUN), (-1, END), (-1, THREAD)],
+    ),
+    (
+        "stdin and configuration",
+        &[(1, RUN), (-1, DECIDE), (-1, BUILD), (-1, PROGRAM)],
+    ),
+    ("credentials and TLS set-up", &[(1, LOAD)]),
+    ("connection and TLS handshake", &[(1, CONNECT)]),
+    ("HTTP and the pod", &[(1, GET), (-1, CONNECT)]),
+    (
+        "intent and ruleset",
+        &[(1, DECIDE), (-1, LOAD), (-1, GET), (1, BUILD)],
+    ),
+    ("thread and netlink", &[(1, PROGRAM), (1, THREAD)]),
+    ("reply", &[(1, END)]),
+];
+
+/// Counts them all. The stage's plugin must have its symbols. With a folder, callgrind's own files are left there.
+pub fn count(stage: &Stage, keep: Option<&Path>) -> Result<Figures> {
+    let mut figures = Figures::default();
+    for case in cases::all() {
+        let by_stage = case.name == BY_STAGE;
+        if !by_stage && !WHOLE.contains(&case.name) {
+            continue;
+        }
+        let profiles = (0..RUNS)
+            .map(|_| profile(&case, stage, keep))
+            .collect::<Result<Vec<_>>>()
+            .with_context(|| format!("case {:?}", case.name))?;
+        if by_stage {
+            for (name, parts) in STAGES {
+                let counts = profiles.iter().map(|profile| sum(profile, parts));
+                let counts = counts.collect::<Result<Vec<_>>>()?;
+                figures.add(format!("{}: {name}", case.name), counts);
+            }
+        }
+        let whole = profiles.iter().map(Profile::total).collect();
+        figures.add(case.name.to_owned(), whole);
+    }
+    Ok(figures)
+}
+
+fn profile(case: &Case, stage: &Stage, keep: Option<&Path>) -> Result<Profile> {
+    let namespace = [Namespace::new()];
+    let calls = case.calls(stage, Program::Ours, &namespace)?;
+    let call = calls.first().context("one call")?;
+    let file = keep.map_or_else(
+        || stage.file("callgrind"),
+        |folder| folder.join(format!("callgrind.{}", case.name.replace([' ', ','], "-"))),
+    );
+    let valgrind = stage.find("valgrind")?;
+    let out = format!("--callgrind-out-file={}", file.display());
+    let mut words = stage.bounded();
+    words.push(valgrind.as_os_str());
+    words.extend(["--tool=callgrind", &out].map(OsStr::new));
+    let reply = call.run_under(&words)?;
+    ensure!(reply.exit_code == Some(0), "{call}: {reply:?}");
+    Profile::read(&file)
+}
+
+fn sum(profile: &Profile, parts: &[Part]) -> Result<u64> {
+    let mut sum: i64 = 0;
+    for (sign, function) in parts {
+        let count = match *function {
+            ALL => profile.total(),
+            function => profile.inclusive(function)?,
+        };
+        sum += sign * i64::try_from(count)?;
+    }
+    u64::try_from(sum).with_context(|| format!("{parts:?} is less than nothing: a function has moved"))
+}
