@@ -1,7 +1,8 @@
 //! The one table from our failures to CNI codes.
 
-use crate::{call, intent, iptables, kube, netconf, netns, nft};
 use std::fmt;
+
+use crate::{call, intent, iptables, kube, netconf, netns, nft};
 
 /// A CNI error code. 1 to 99 are the specification's (1.1.0, section "Error", and `pkg/types` of the reference
 /// library); from 100 on they are ours. No runtime acts on a code, people and tests do.

@@ -5,6 +5,9 @@
 
 mod overrides;
 
+use std::fmt;
+
+pub use self::overrides::Invalid;
 use self::overrides::Overrides;
 use crate::{
     cidr::{CidrSet, Family},
@@ -12,9 +15,6 @@ use crate::{
     netconf::NetConf,
     ports::{Port, PortSet},
 };
-use std::fmt;
-
-pub use self::overrides::Invalid;
 
 /// The init container that programs the rules itself where no CNI plugin does.
 const PROXY_INIT: &str = "linkerd-init";

@@ -8,6 +8,16 @@ mod rule;
 mod script;
 mod tool;
 
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use self::{
+    script::{CHAINS, Found},
+    tool::{Failure, Tool},
+};
 use crate::{
     cidr::Family,
     deadline::Deadline,
@@ -15,13 +25,6 @@ use crate::{
     nft,
     ruleset::{Difference, Ruleset, Table},
 };
-use script::{CHAINS, Found};
-use std::{
-    fmt, fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
-use tool::{Failure, Tool};
 
 /// Time to undo half a change in, even when the call's own is over.
 const UNDO: Duration = Duration::from_secs(2);

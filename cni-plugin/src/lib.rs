@@ -23,6 +23,8 @@ mod sys;
 
 mod rules;
 
+use std::io::Read;
+
 use crate::{
     call::{Call, Environment, Verb},
     cidr::Family,
@@ -37,7 +39,6 @@ use crate::{
     reply::Reply,
     ruleset::Ruleset,
 };
-use std::io::Read;
 
 /// The interface whose address is the pod's: containerd and CRI-O name it so, and Multus calls others otherwise.
 const PRIMARY: &str = "eth0";

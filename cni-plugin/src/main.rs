@@ -1,13 +1,14 @@
 //! The process: environment and stdin in, one JSON document and an exit code out.
 
-use evergreen_cni::{
-    error::{Code, Failure},
-    reply::Reply,
-};
 use std::{
     env,
     io::{self, Write},
     panic, process,
+};
+
+use evergreen_cni::{
+    error::{Code, Failure},
+    reply::Reply,
 };
 
 fn main() {

@@ -4,6 +4,10 @@
 mod field;
 mod previous;
 
+use std::{borrow::Cow, fmt, path::PathBuf, time::Duration};
+
+use serde::Deserialize;
+
 use self::field::Fields;
 pub use self::previous::Previous;
 use crate::{
@@ -14,8 +18,6 @@ use crate::{
     ports::{Port, PortSet},
     reply::VERSIONS,
 };
-use serde::Deserialize;
-use std::{borrow::Cow, fmt, path::PathBuf, time::Duration};
 
 /// Where runtimes put the pod's annotations when our conflist entry declares this capability
 /// (containerd since 1.5.0, CRI-O since 1.29.0).

@@ -205,8 +205,9 @@ impl std::error::Error for Error {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use evergreen_test_support::netns::{Namespace, Wire};
+
+    use super::*;
 
     #[test]
     fn what_is_no_network_namespace_is_refused_with_what_it_is() {

@@ -12,14 +12,16 @@ mod message;
 mod socket;
 mod uapi;
 
+pub use self::error::Error;
+use self::{
+    decode::Dumps,
+    encode::{Batch, family_number},
+    socket::Conversation,
+};
 use crate::{
     cidr::Family,
     ruleset::{Ruleset, TABLE},
 };
-use decode::Dumps;
-use encode::{Batch, family_number};
-pub use error::Error;
-use socket::Conversation;
 
 /// What it took to make our tables be the ruleset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Everything that goes to stdout: one JSON document, or nothing.
 
-use crate::error::Failure;
 use serde_json::json;
+
+use crate::error::Failure;
 
 /// The protocol versions spoken, oldest first. Runtimes and libraries compare them as strings.
 pub const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];

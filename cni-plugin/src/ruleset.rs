@@ -13,8 +13,7 @@ mod text;
 
 use std::{fmt, net::IpAddr};
 
-pub use compare::Difference;
-
+pub use self::compare::Difference;
 use crate::{
     cidr::Family,
     ports::{Port, PortSet},

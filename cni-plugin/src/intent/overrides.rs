@@ -1,12 +1,13 @@
 //! What a pod says about its own proxy: annotations, its namespace's annotations, the proxy's container.
 
+use std::{fmt, net::SocketAddr};
+
 use crate::{
     cidr::CidrSet,
     kube::pod::{Container, Strings},
     netconf::user_or_group,
     ports::{Port, PortSet},
 };
-use std::{fmt, net::SocketAddr};
 
 const SKIP_INBOUND: &str = "config.linkerd.io/skip-inbound-ports";
 const SKIP_OUTBOUND: &str = "config.linkerd.io/skip-outbound-ports";

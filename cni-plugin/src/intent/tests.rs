@@ -1,6 +1,7 @@
+use serde_json::{Value, json};
+
 use super::*;
 use crate::netconf::Envelope;
-use serde_json::{Value, json};
 
 /// Calls `look` with the configuration of Linkerd's chart, changed by `linkerd` and `more`.
 fn with_conf<T>(linkerd: Value, more: Value, look: impl FnOnce(&NetConf<'_>) -> T) -> T {

@@ -3,11 +3,12 @@
 //! Written exactly as `iptables-save` shows it, so that the two can be compared as text, and with no match that the job
 //! does not need (no `comment`): each is one more module that a kernel may lack.
 
+use std::{fmt::Write, net::IpAddr};
+
 use crate::{
     ports::{PortRange, PortSet},
     ruleset::{Elements, Match, Rule, SetName, Table, Verdict},
 };
-use std::{fmt::Write, net::IpAddr};
 
 /// What one `multiport` match takes (`XT_MULTI_PORTS` in linux/netfilter/xt_multiport.h); a range counts as two.
 const MULTIPORT: usize = 15;

@@ -1,7 +1,5 @@
 //! The node's iptables programs: found, started, fed, bounded in time. Their stdout is never ours.
 
-use super::{Tools, directories, script::Found};
-use crate::{cidr::Family, netconf::IptablesMode, sys};
 use std::{
     fmt,
     io::{self, Read, Write},
@@ -12,6 +10,9 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+use super::{Tools, directories, script::Found};
+use crate::{cidr::Family, netconf::IptablesMode, sys};
 
 /// One variant of iptables for one family.
 #[derive(Debug)]

@@ -1,9 +1,11 @@
 //! The keys of one JSON object, each decoded on its own, so that an error names the key and not a byte offset.
 
-use super::Error;
+use std::{borrow::Cow, collections::BTreeMap, fmt};
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+
+use super::Error;
 
 /// An object of the configuration and where it stands in it.
 #[derive(Debug)]

@@ -1,10 +1,12 @@
 //! `prevResult`: kept as the bytes it came as; two things of it are looked at.
 
-use super::{Error, field::Fields};
-use crate::cidr::Family;
+use std::{borrow::Cow, net::IpAddr, ops::Range};
+
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use std::{borrow::Cow, net::IpAddr, ops::Range};
+
+use super::{Error, field::Fields};
+use crate::cidr::Family;
 
 /// The bytes, and the two things we look at.
 #[derive(Debug)]

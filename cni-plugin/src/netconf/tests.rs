@@ -1,6 +1,7 @@
+use serde_json::{Value, json};
+
 use super::*;
 use crate::cidr::Family;
-use serde_json::{Value, json};
 
 /// The configuration as Linkerd's chart renders it, after the runtime has added name, version and result.
 fn chart() -> Value {

@@ -1,6 +1,14 @@
 //! What a kernel could never send, read as calmly as what it does.
 
-use super::{decode, dump, socket};
+use std::io::Write;
+
+use evergreen_test_support::netns::Namespace;
+
+use super::{
+    decode::{self, Dumps},
+    dump,
+    socket::{self, Conversation},
+};
 use crate::{
     cidr::{CidrSet, Family},
     intent::Redirect,
@@ -8,10 +16,6 @@ use crate::{
     ports::{Port, PortSet},
     ruleset::Ruleset,
 };
-use decode::Dumps;
-use evergreen_test_support::netns::Namespace;
-use socket::Conversation;
-use std::io::Write;
 
 /// Rounds in a usual run, some seconds; `FUZZ_ROUNDS` asks for more.
 const ROUNDS: u64 = 5_000;
