@@ -119,7 +119,7 @@ impl NetfilterSocket {
 /// are built in. What is given up: names that only systemd-resolved's or another module knows; its stub resolver in
 /// `resolv.conf` still works. Call it before the first lookup, from one thread.
 #[cfg(target_env = "gnu")]
-pub fn look_up_names_in_files_and_dns_only() {
+pub(crate) fn look_up_names_in_files_and_dns_only() {
     unsafe extern "C" {
         fn __nss_configure_lookup(database: *const libc::c_char, sources: *const libc::c_char)
         -> libc::c_int;
@@ -131,13 +131,13 @@ pub fn look_up_names_in_files_and_dns_only() {
 
 /// Other C libraries have no modules to load.
 #[cfg(not(target_env = "gnu"))]
-pub fn look_up_names_in_files_and_dns_only() {}
+pub(crate) fn look_up_names_in_files_and_dns_only() {}
 
 /// Ends every process of a group of ours; one that is gone already is no error.
 ///
 /// `group` is the id of a child that was started as the leader of its own group and has not been waited for, so that
 /// the number cannot have passed to anybody else's.
-pub fn kill_group(group: u32) {
+pub(crate) fn kill_group(group: u32) {
     let Ok(group) = libc::pid_t::try_from(group) else {
         return;
     };

@@ -12,7 +12,7 @@ use crate::{deadline::Deadline, log::Log};
 
 /// Every byte that one TLS connection and one request are made of. Two that are equal would fail alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Material {
+pub(super) struct Material {
     /// The bundle and where it is from; none when anybody is trusted.
     pub(super) bundle: Option<(Vec<u8>, String)>,
     /// The bearer token and where it is from.

@@ -20,7 +20,7 @@ use crate::sys;
 
 /// An address is taken as it is, which is what a kubeconfig usually has. A name is looked up on a thread of its own,
 /// because `getaddrinfo` knows no deadline; the thread is left behind when it takes too long, and ends with the process.
-pub struct Names;
+pub(super) struct Names;
 
 impl Resolver for Names {
     fn resolve(
