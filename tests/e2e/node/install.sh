@@ -35,7 +35,7 @@ chart_is_accepted() {
   kubectl create namespace "$RELEASE_NAMESPACE"
   for mode in watch init; do
     helm template "$RELEASE" "$ROOT/installer/chart" --namespace "$RELEASE_NAMESPACE" --kube-version 1.36.0 \
-      --set mode=$mode --set flowSchema.enabled=true | kubectl apply --dry-run=server -f -
+      --set mode=$mode --set pauseImage=localhost/pause:1 --set flowSchema.enabled=true | kubectl apply --dry-run=server -f -
   done
 }
 
