@@ -5,7 +5,7 @@
 set -Eeuo pipefail
 
 PROBE=$DIST/evergreen-e2e-probe
-for part in report ground pki cluster api chain credential node workload release churn cases; do
+for part in report ground pki cluster api chain credential containerd node workload release churn cases; do
   # shellcheck source=/dev/null
   . "$ROOT/tests/e2e/lib/$part.sh"
 done
@@ -27,7 +27,7 @@ heading "A node starts"
 begun=$(clock)
 node_up
 run_outside
-pass "Kubernetes $(api GET /version | jq -r .gitVersion), $(containerd --version | awk '{print $1, $3}'), one node, ready" \
+pass "Kubernetes $(api GET /version | jq -r .gitVersion), $("${CONTAINERD2:+$CONTAINERD2/}containerd" --version | awk '{print $1, $3}'), one node, ready" \
   "$(since "$begun")"
 for part in "$@"; do "$part"; done
 [ "$failed" -eq 0 ] || show_logs

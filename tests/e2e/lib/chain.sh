@@ -1,20 +1,23 @@
 # shellcheck shell=bash
-# A node's CNI chain run by cnitool, as a container runtime runs it: Debian's bridge with host-local, portmap, and
+# A node's CNI chain run by cnitool, as a container runtime runs it: bridge with host-local, portmap, and
 # after them whatever an installer has put into the list. Needs report.sh and ground.sh.
 
 NODE=$STATE/node
 BIN_DIR=$NODE/opt/cni/bin
 NET_DIR=$NODE/etc/cni/net.d
 CHAIN=node-net
+# Debian's plugins speak 1.0.0; those built with containerd 2 speak 1.1.0, whose runtimes ask for STATUS.
+PLUGINS=${CONTAINERD2:-/usr/lib/cni}
+CNI_VERSION=$([ -z "${CONTAINERD2:-}" ] && echo 1.0.0 || echo 1.1.0)
 
 # make_node: the directories of a node that has a primary CNI and nothing else.
 make_node() {
   rm -rf "$NODE"
   mkdir -p "$BIN_DIR" "$NET_DIR"
-  cp /usr/lib/cni/{bridge,host-local,portmap,loopback} "$BIN_DIR/"
+  cp "$PLUGINS"/{bridge,host-local,portmap,loopback} "$BIN_DIR/"
   cat >"$NET_DIR/10-node.conflist" <<END
 {
-  "cniVersion": "1.0.0",
+  "cniVersion": "$CNI_VERSION",
   "name": "$CHAIN",
   "plugins": [
     {"type": "bridge", "bridge": "node0", "isGateway": true, "ipMasq": true, "hairpinMode": true,

@@ -1,9 +1,8 @@
 # shellcheck shell=bash
 # A real node inside the sandbox: containerd, kubelet, and the two controllers that pods depend on. Needs cluster.sh,
-# api.sh and chain.sh (for the folders of the node and its primary CNI).
+# api.sh, containerd.sh and chain.sh (for the folders of the node and its primary CNI).
 
 NODE_NAME=node-1
-RUNTIME=$STATE/run/containerd.sock
 CGROUP=/${STATE##*/}     # every control group of the node is below it; removed when the sandbox is left
 SERVICE_RANGE=10.96.0.0/16
 
@@ -47,50 +46,16 @@ start_controllers() {
   wait_for 30 "kube-scheduler is healthy" curl -fsk https://127.0.0.1:10259/healthz
 }
 
-# start_containerd: oom scores are left alone, because setting them needs a right that containers often lack.
+# start_containerd: Debian's, or with CONTAINERD2 set the one in that folder.
 start_containerd() {
   mkdir -p "$STATE/containerd"
-  cat >"$STATE/containerd/config.toml" <<END
-version = 2
-root = "$STATE/containerd/root"
-state = "$STATE/run/containerd"
-[grpc]
-  address = "$RUNTIME"
-[plugins."io.containerd.internal.v1.opt"]
-  path = "$STATE/containerd/opt"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "localhost/pause:1"
-  disable_apparmor = true
-  restrict_oom_score_adj = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "$BIN_DIR"
-    conf_dir = "$NET_DIR"
-    max_conf_num = 1
-  [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "$(snapshotter)"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-      runtime_type = "io.containerd.runc.v2"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-        SystemdCgroup = false
-END
+  if [ -n "${CONTAINERD2:-}" ]; then containerd2_config; else containerd1_config; fi >"$STATE/containerd/config.toml"
   run_containerd
 }
 
 run_containerd() {
-  start containerd containerd -c "$STATE/containerd/config.toml"
+  start containerd "${CONTAINERD2:+$CONTAINERD2/}containerd" -c "$STATE/containerd/config.toml"
   wait_for 20 "containerd answers" ctr -a "$RUNTIME" version
-}
-
-# snapshotter: overlayfs where the folder's file system can carry one.
-snapshotter() {
-  local try=$STATE/run/overlay
-  mkdir -p "$try"/{lower,upper,work,merged}
-  if mount -t overlay -o "lowerdir=$try/lower,upperdir=$try/upper,workdir=$try/work" overlay "$try/merged" 2>/dev/null; then
-    umount "$try/merged"
-    echo overlayfs
-  else
-    echo native
-  fi
 }
 
 # import_image FILE

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Programs built from Go modules, kept in target/tools: only the first run builds. Those of Kubernetes are pinned in
-# tests/e2e/tools/go.mod. Those that can be built by name and version alone are pinned here: cnitool, because the tests
+# tests/e2e/tools/go.mod, containerd 2 and its plugins in tests/e2e/tools/containerd2/go.mod. Those that can be built by name and version alone are pinned here: cnitool, because the tests
 # need it and nothing of Kubernetes (with the newest libcni, and with the oldest that hands CNI_ARGS on and that Go still
 # builds), and helm, whose own requirements do not go together with the others'.
 
@@ -46,4 +46,16 @@ build_kubernetes() (
     -X k8s.io/component-base/version.gitVersion=$version \
     -X k8s.io/component-base/version.gitMajor=1 \
     -X k8s.io/component-base/version.gitMinor=${minor%%.*}" "$(go list -f '{{.ImportPath}}' tool | grep "/$2\$")"
+)
+
+# need_containerd2 DIRECTORY: all of that module.
+need_containerd2() (
+  [ ! -x "$1/containerd" ] || return 0
+  echo "building containerd 2 and its CNI plugins, once"
+  cd "$ROOT/tests/e2e/tools/containerd2" || exit
+  mkdir -p "$1.new"
+  for package in $(go list -f '{{.ImportPath}}' tool); do
+    CGO_ENABLED=0 GOBIN=$1.new go install -ldflags='-s -w' "$package"
+  done
+  mv "$1.new" "$1"
 )
