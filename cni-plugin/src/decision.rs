@@ -30,8 +30,9 @@ pub fn decide(
     log: Log,
 ) -> Result<Decision, Failure> {
     let in_reserve = netconf.annotations.is_some() && netconf.annotations_decide;
-    // With a reserve there is no need to wait for the API server to the end.
-    let wait = if in_reserve { deadline.share(4) } else { deadline };
+    // With a reserve there is no need to wait for the API server to the end: after a restart of its node a pod should be
+    // back within seconds, whatever has become of the API server.
+    let wait = if in_reserve { deadline.share(8) } else { deadline };
     match decide_by_api(netconf, pod, families, wait, log) {
         Err(Undecided::CannotBeAsked(error)) if in_reserve => {
             log.warn(format_args!(

@@ -52,7 +52,7 @@ fn file_name(type_name: Option<&Value>) -> Result<String> {
     let Some(name) = name.as_str() else {
         bail!("`type` of the netconf template is not a string")
     };
-    if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
+    if name.is_empty() || name == "." || name == ".." || name.contains(|c: char| c == '/' || c.is_control()) {
         bail!("`type` of the netconf template is {name:?}: it must be a plain file name");
     }
     Ok(name.to_owned())
@@ -176,6 +176,8 @@ mod tests {
             (r#"{"type":""}"#, "plain file name"),
             (r#"{"type":"../x"}"#, "plain file name"),
             (r#"{"type":".."}"#, "plain file name"),
+            // It would break the log's lines, and every path that is printed.
+            (r#"{"type":"a\nb"}"#, "plain file name"),
             (r#"{"type":"x","capabilities":[]}"#, "`capabilities`"),
         ] {
             let error = Entry::from_template(template, Path::new("/k"), Some("mesh")).unwrap_err();

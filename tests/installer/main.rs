@@ -14,6 +14,7 @@ mod defects;
 mod ending;
 mod follow;
 mod help;
+mod hostile_following;
 mod leave;
 mod load;
 mod node;

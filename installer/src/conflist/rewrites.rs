@@ -31,7 +31,7 @@ impl Rewrites {
 
     /// True when somebody must be undoing what we write.
     pub fn is_fight(&self, file: &HostPath) -> bool {
-        self.0.get(file).is_some_and(|pace| pace.is_fight(Instant::now()))
+        self.0.get(file).is_some_and(Pace::is_fight)
     }
 }
 

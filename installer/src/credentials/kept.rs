@@ -15,8 +15,12 @@ use crate::{
 };
 
 /// The token on the node, when it is one that was requested for this configuration and still has a while to live. It says
-/// all of that itself.
+/// all of that itself, but for one thing: a copy of a pod's token that names no pod (an issuer of another kind made it)
+/// looks like a requested one, and must go on following the pod's. That is in the record beside it.
 pub fn minted_before(config: &Config) -> Option<Minted> {
+    if recorded(&config.place)["kind"] == Kind::Copy.word() {
+        return None;
+    }
     let token = fs::read(token_file(&config.place).here()).ok()?;
     let claims = Claims::read(&token)?;
     let kind = match (&claims.kubernetes.node, &claims.kubernetes.pod) {
@@ -53,10 +57,7 @@ pub fn facts(config: &Config, wanted: &Token, kind: Kind) -> Credential {
 /// What lies beside the token, for people: how it was made, why so, and when it ends. A reason that is not known yet does
 /// not replace one that is.
 pub fn record(place: &Place, wanted: &Token, kind: Kind) -> Vec<u8> {
-    let found = fs::read(record_file(place).here()).ok();
-    let found: Value = found
-        .and_then(|f| serde_json::from_slice(&f).ok())
-        .unwrap_or_default();
+    let found = recorded(place);
     let known = (found["kind"] == kind.word())
         .then(|| found["because"].as_str())
         .flatten();
@@ -72,4 +73,12 @@ pub fn record(place: &Place, wanted: &Token, kind: Kind) -> Vec<u8> {
     };
     let record = json!({"kind": kind.word(), "because": because, "ends": ends});
     format!("{record:#}\n").into_bytes()
+}
+
+/// What the record says now; null when there is none.
+fn recorded(place: &Place) -> Value {
+    let found = fs::read(record_file(place).here()).ok();
+    found
+        .and_then(|f| serde_json::from_slice(&f).ok())
+        .unwrap_or_default()
 }
