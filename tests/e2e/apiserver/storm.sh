@@ -5,13 +5,16 @@
 # shellcheck disable=SC2034,SC2154 # variables that functions of lib/ read and set
 
 STORM_ADDS=${STORM_ADDS:-200}
-DEADLINE_MS=10000
+# Longer than the default of 10 s: a busy machine needs about that long to restart the API server, and no ADD can be over
+# before.
+DEADLINE_SECONDS=20
 
 storm() {
   heading "A storm: $STORM_ADDS ADDs in a row while everything rotates"
   make_node
   installer_pod storm-install
   fresh_volume storm-install
+  NETCONF=$(jq -c ".evergreen[\"deadline-seconds\"] = $DEADLINE_SECONDS" <<<"$NETCONF")
   install_on_node
   wait_for 10 "the API server accepts the credential on the node" host_token_accepted
   pod_object storm meshed
@@ -116,10 +119,10 @@ report_storm() {
   rounds=$(cat "$STATE/storm/rounds")
   pass "came down: $(cat "$STATE/storm/tokens") token renewals, $rounds authorities, $rounds signing keys, $((2 * rounds)) restarts of the API server"
   expect 0 "$broken" "failures in ${#times[@]} ADDs"
-  if [ "$slowest" -le $DEADLINE_MS ]; then
+  if [ "$slowest" -le $((DEADLINE_SECONDS * 1000)) ]; then
     pass "the slowest ADD (median: $middle ms)" "$slowest"
   else
-    fail "the slowest ADD is beyond the deadline of $DEADLINE_MS ms (median: $middle ms)" "$slowest"
+    fail "the slowest ADD is beyond the deadline of $DEADLINE_SECONDS s (median: $middle ms)" "$slowest"
   fi
 }
 

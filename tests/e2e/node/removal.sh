@@ -5,7 +5,6 @@
 removal() {
   heading "Upgrade and removal"
   run_case "helm upgrade to another image and other values, while pods start" under_churn upgrade
-  run_case "what a user reads when the plugin may not read pods" wrong_rbac
   run_case "helm uninstall leaves the node as it was; pods keep working, and can be deleted" uninstall
 }
 
@@ -16,22 +15,6 @@ upgrade() {
   same '["4190","4191","25"]' "$(jq -c '.plugins[-1].linkerd["inbound-ports-to-ignore"]' "$NET_DIR/10-node.conflist")" \
     "the netconf on the node"
 }
-
-# wrong_rbac: with on-api-failure=fail, or the runtime's annotations would decide and the pod would start.
-wrong_rbac() {
-  install_chart --set onApiFailure=fail
-  kubectl delete clusterrolebinding "$RELEASE-plugin"
-  make_pod forbidden meshed
-  wait_for 60 "an Event says why" complained forbidden
-  echo "note: $(complaints forbidden | grep 'failed to setup network' | sed 's/.*failed (add): //' | head -n 1)"
-  complaints forbidden | grep -q 'pods.*forbidden\|may not.*pods\|403'
-  install_chart
-  ready forbidden 90
-  is_meshed forbidden
-  remove forbidden
-}
-
-complained() { complaints "$1" | grep 'failed to setup network'; }
 
 uninstall() {
   make_pod last-meshed meshed
