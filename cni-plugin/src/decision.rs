@@ -98,12 +98,16 @@ fn ask(
     let mut client = Client::open(path, deadline, log)?;
     let pod = client.pod(&name.namespace, &name.name, name.uid.as_deref())?;
     let namespace = if intent::asks_namespace(&pod) {
-        optional(client.namespace(&name.namespace), "namespace", log)?
+        namespace_if_readable(client.namespace(&name.namespace), log)?
     } else {
         None
     };
     let service_ports = if intent::asks_service(&pod) {
-        optional(client.api_service_ports(), "service default/kubernetes", log)?
+        // Whatever the reason: there are ports to fall back on, and the pod itself has been read.
+        let ports = client.api_service_ports();
+        ports
+            .map_err(|error| log.info(format_args!("service default/kubernetes left out: {error}")))
+            .ok()
     } else {
         None
     };
@@ -119,12 +123,18 @@ fn ask(
     Ok(decision)
 }
 
-/// What the credential may but need not be allowed to read: a refusal is noted and lived with.
-fn optional<T>(answer: Result<T, kube::Error>, what: &str, log: Log) -> Result<Option<T>, kube::Error> {
+/// The namespace, which the credential may but need not be allowed to read: a refusal is noted and lived with. So is an
+/// answer that is none: whoever gave it has just given us the pod.
+fn namespace_if_readable<T>(answer: Result<T, kube::Error>, log: Log) -> Result<Option<T>, kube::Error> {
+    use kube::Class::{Forbidden, NotFound, NotKubernetes};
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.class, kube::Class::Forbidden | kube::Class::NotFound) => {
-            log.info(format_args!("{what} left out: {error}"));
+        Err(error) if matches!(error.class, Forbidden | NotFound) => {
+            log.info(format_args!("namespace left out: {error}"));
+            Ok(None)
+        }
+        Err(error) if error.class == NotKubernetes => {
+            log.warn(format_args!("namespace left out: {error}"));
             Ok(None)
         }
         Err(error) => Err(error),

@@ -113,7 +113,9 @@ impl From<netconf::Error> for Failure {
             netconf::Error::MissingName | netconf::Error::BadName(_) | netconf::Error::Value { .. } => {
                 Code::NetConf
             }
-            netconf::Error::Version(_) | netconf::Error::VersionTooOld(_) => Code::IncompatibleVersion,
+            netconf::Error::Version(_)
+            | netconf::Error::VersionTooOld(_)
+            | netconf::Error::VersionTooNew(_) => Code::IncompatibleVersion,
         };
         Self {
             code,

@@ -34,8 +34,19 @@ fn fault_of_ours(fault: &panic::PanicHookInfo<'_>) -> Failure {
 }
 
 fn end(reply: &Reply) -> ! {
-    // A runtime that closed a pipe has given up on this call; there is nobody left to tell.
+    // A runtime that closed stderr has given up on this call; there is nobody left to tell.
     let _ = io::stderr().write_all(reply.stderr.as_bytes());
-    let _ = io::stdout().write_all(reply.stdout.as_bytes());
+    let mut stdout = io::stdout();
+    let written = stdout
+        .write_all(reply.stdout.as_bytes())
+        .and_then(|()| stdout.flush());
+    if let Err(error) = written {
+        // A reply that nobody got is no success, whatever it says.
+        let _ = writeln!(
+            io::stderr(),
+            "evergreen-cni: the reply could not be written to stdout: {error}"
+        );
+        process::exit(1);
+    }
     process::exit(reply.exit_code.into())
 }

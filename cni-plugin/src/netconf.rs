@@ -16,7 +16,7 @@ use crate::{
     kube::pod::Strings,
     log::Level,
     ports::{Port, PortSet},
-    reply::VERSIONS,
+    reply::{NEWEST, VERSIONS},
 };
 
 /// Where runtimes put the pod's annotations when our conflist entry declares this capability
@@ -115,6 +115,8 @@ pub enum Error {
     Version(String),
     /// A `cniVersion` older than the command: the command.
     VersionTooOld(&'static str),
+    /// A `cniVersion` newer than all that is spoken, for a command that has a version of its own: the command.
+    VersionTooNew(&'static str),
     /// A key with a value that cannot be used: the key as a path, and what is wrong with it.
     Value {
         /// Such as `linkerd.proxy-uid`.
@@ -169,6 +171,7 @@ impl<'a> Envelope<'a> {
         match number(&asked) {
             None => Err(Error::Decoding(format!("failed to parse cniVersion {asked:?}"))),
             Some(asked) if Some(asked) < number(since) => Err(Error::VersionTooOld(command)),
+            Some(asked) if Some(asked) > number(NEWEST) => Err(Error::VersionTooNew(command)),
             Some(_) => self.version(),
         }
     }
@@ -351,6 +354,7 @@ impl fmt::Display for Error {
             Self::BadName(_) => f.write_str("invalid characters found in network name"),
             Self::Version(_) => f.write_str("incompatible CNI versions"),
             Self::VersionTooOld(command) => write!(f, "config version does not allow {command}"),
+            Self::VersionTooNew(command) => write!(f, "plugin version does not allow {command}"),
             Self::Value { key, why } => write!(f, "network configuration: {key} {why}"),
         }
     }

@@ -11,6 +11,7 @@ mod damaged;
 mod exec;
 mod fuzz;
 mod hostile;
+mod hostile_replies;
 mod iptables;
 mod iptables_failures;
 mod killed;

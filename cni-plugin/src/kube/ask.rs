@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ureq::{
-    Agent, Body,
+    Agent, Body, Proxy,
     config::Config,
     http::{HeaderName, HeaderValue, Method, Response, header},
     unversioned::transport::{ConnectProxyConnector, Connector, SocksConnector, TcpConnector},
@@ -50,6 +50,8 @@ pub(super) struct Answer {
 pub(super) struct Session {
     agent: Agent,
     base: String,
+    /// How a message names the proxy on the way; empty without one.
+    by_way_of: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) stage: Arc<Stage>,
     pub(super) presented: Arc<Presented>,
@@ -73,9 +75,15 @@ impl Session {
                     server: (server.host().to_owned(), server.port()),
                     stage: Arc::clone(&stage),
                 });
+        let proxy = proxy(kubeconfig)?;
+        // Never the URL itself: it may hold a password.
+        let by_way_of = proxy.as_ref().map_or_else(String::new, |p| {
+            format!(" by way of the proxy {}:{} of proxy-url", p.host(), p.port())
+        });
         Ok(Self {
-            agent: Agent::with_parts(config(kubeconfig, &headers)?, connector, Names),
+            agent: Agent::with_parts(config(proxy, &headers), connector, Names),
             base: server.to_string(),
+            by_way_of,
             headers,
             stage,
             presented: tls.presented,
@@ -128,7 +136,7 @@ impl Session {
     /// The URL of a request, for messages.
     pub(super) fn url(&self, request: &Request<'_>) -> String {
         let path = request.path.split('?').next().unwrap_or_default();
-        format!("{} {}{path}", request.method, self.base)
+        format!("{} {}{path}{}", request.method, self.base, self.by_way_of)
     }
 }
 
@@ -138,22 +146,25 @@ pub(super) fn for_connecting(left: Duration) -> Duration {
     left / 2
 }
 
-fn config(kubeconfig: &Kubeconfig, headers: &[(HeaderName, HeaderValue)]) -> Result<Config, Error> {
+fn proxy(kubeconfig: &Kubeconfig) -> Result<Option<Proxy>, Error> {
+    let Some(url) = &kubeconfig.proxy else {
+        return Ok(None);
+    };
+    let proxy = std::str::from_utf8(url.reveal())
+        .ok()
+        .and_then(|url| Proxy::new(url).ok());
+    proxy
+        .map(Some)
+        .ok_or_else(|| Error::new(Class::Kubeconfig, "proxy-url is no URL of a proxy"))
+}
+
+fn config(proxy: Option<Proxy>, headers: &[(HeaderName, HeaderValue)]) -> Config {
     // The head of a request has to fit as a whole, and some tokens take tens of kilobytes.
     let head: usize = headers
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + 4)
         .sum();
-    let proxy = match &kubeconfig.proxy {
-        Some(url) => {
-            let proxy = std::str::from_utf8(url.reveal())
-                .ok()
-                .and_then(|url| ureq::Proxy::new(url).ok());
-            Some(proxy.ok_or_else(|| Error::new(Class::Kubeconfig, "proxy-url is no URL of a proxy"))?)
-        }
-        None => None,
-    };
-    Ok(Config::builder()
+    Config::builder()
         // Explicitly none: the default is to look into the environment.
         .proxy(proxy)
         // An API server does not redirect; who does is not one, and must not be followed with a token.
@@ -164,7 +175,7 @@ fn config(kubeconfig: &Kubeconfig, headers: &[(HeaderName, HeaderValue)]) -> Res
         .input_buffer_size(BUFFER)
         .output_buffer_size(BUFFER + head)
         .max_idle_connections(1)
-        .build())
+        .build()
 }
 
 fn headers(kubeconfig: &Kubeconfig, material: &Material) -> Result<Vec<(HeaderName, HeaderValue)>, Error> {

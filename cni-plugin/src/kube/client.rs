@@ -188,7 +188,8 @@ impl Client {
                         error.class
                     ));
                     thread::sleep(pause);
-                    if error.class != Class::Timeout {
+                    // The first wait is the one that was long enough to say something.
+                    if error.class != Class::Timeout || told.is_none() {
                         told = Some(error);
                     }
                 }

@@ -57,7 +57,11 @@ impl Tls {
                 (bundle, verifier)
             }
             None => {
-                log.warn(format_args!("trust=anybody because=insecure-skip-tls-verify"));
+                let because = match kubeconfig.server.is_tls() {
+                    true => "insecure-skip-tls-verify",
+                    false => "the server's URL is http://",
+                };
+                log.warn(format_args!("trust=anybody because={because:?}"));
                 (Bundle::default(), verifier::of_anybody(&provider))
             }
         };

@@ -2,11 +2,12 @@
 //!
 //! As in Go: blocks of other kinds, blocks that do not parse and text around them are skipped, and one good certificate
 //! is enough. Unlike in Go, what was skipped is counted and said, and two blocks glued together on one line
-//! (`-----END CERTIFICATE----------BEGIN CERTIFICATE-----`, which a careless `cat` makes) are both read. And an authority
+//! (`-----END CERTIFICATE----------BEGIN CERTIFICATE-----`, which a careless `cat` makes) are both read, as is one behind
+//! a block that was cut off. And an authority
 //! past its end still counts, since webpki looks at no dates of a trust anchor: what it signed must hold by itself. That
 //! is said in the log.
 
-use std::{fmt::Write, fs, path::Path};
+use std::{fmt::Write, fs, iter, path::Path};
 
 use rustls::{RootCertStore, pki_types::CertificateDer};
 
@@ -37,15 +38,8 @@ impl Bundle {
     /// Reads every block of a PEM text.
     pub fn parse(pem: &[u8]) -> Self {
         let pem = pem.strip_prefix(b"\xef\xbb\xbf").unwrap_or(pem);
-        let unglued;
-        let mut rest = if pem.windows(10).any(|w| w == b"----------") {
-            unglued = String::from_utf8_lossy(pem).replace("----------BEGIN", "-----\n-----BEGIN");
-            unglued.as_bytes()
-        } else {
-            pem
-        };
         let mut bundle = Self::default();
-        for block in rustls_pemfile::certs(&mut rest) {
+        for block in pieces(pem).flat_map(|mut piece| rustls_pemfile::certs(&mut piece).collect::<Vec<_>>()) {
             match block
                 .ok()
                 .filter(|der| RootCertStore::empty().add(der.clone()).is_ok())
@@ -118,6 +112,18 @@ impl Bundle {
     }
 }
 
+/// The text cut before each `-----BEGIN`, so that no block can take another one with it.
+fn pieces(pem: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const BEGIN: &[u8] = b"-----BEGIN ";
+    let mut rest = pem;
+    iter::from_fn(move || {
+        let next = rest.windows(BEGIN.len()).skip(1).position(|w| w == BEGIN);
+        let (piece, left) = rest.split_at(next.map_or(rest.len(), |at| at + 1));
+        rest = left;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use evergreen_test_support::pki::Authority;
@@ -139,6 +145,11 @@ mod tests {
         for (what, pem, good_and_bad) in [
             ("two", format!("{a}{b}"), (2, 0)),
             ("a duplicate", format!("{a}{b}{a}"), (2, 0)),
+            (
+                "a block that was cut off first",
+                format!("-----BEGIN CERTIFICATE-----\nAAAA\n{a}{b}"),
+                (2, 1),
+            ),
             ("a bad block first", format!("{bad}{a}"), (1, 1)),
             (
                 "a block that is not base64 between",

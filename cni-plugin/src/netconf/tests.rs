@@ -185,6 +185,7 @@ fn versions_are_compared_as_the_reference_library_compares_them() {
     assert_eq!(since("0.3.1"), Err(Error::VersionTooOld("CHECK")));
     assert_eq!(since(""), Err(Error::VersionTooOld("CHECK")));
     assert_eq!(since("0.4.1"), Err(Error::Version("0.4.1".into())));
+    assert_eq!(since("1.2.0"), Err(Error::VersionTooNew("CHECK")));
     assert!(matches!(since("abc"), Err(Error::Decoding(_))));
 }
 
