@@ -1,12 +1,15 @@
 //! What the runtime asked: the CNI environment, checked in the order and with the words of the reference
 //! library (`pkg/skel` and `pkg/utils` of containernetworking/cni), so that runtimes and people see what they know.
 
+mod args;
+
 use std::{
     ffi::{OsStr, OsString},
-    fmt,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
 };
+
+pub use self::args::PodName;
 
 /// Looks a variable of the environment up. Passed in, so that a test need not set any.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -42,17 +45,6 @@ pub struct Call {
     /// `CNI_IFNAME`
     pub ifname: String,
     args: OsString,
-}
-
-/// The pod an ADD is for, as `CNI_ARGS` names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodName {
-    /// `K8S_POD_NAMESPACE`, a DNS label
-    pub namespace: String,
-    /// `K8S_POD_NAME`, a DNS subdomain
-    pub name: String,
-    /// `K8S_POD_UID`; older runtimes do not send it
-    pub uid: Option<String>,
 }
 
 /// Why the environment cannot be used.
@@ -137,86 +129,9 @@ impl Call {
     }
 
     /// The pod that `CNI_ARGS` names, or none when it names no pod: then this is not a Kubernetes sandbox.
-    ///
-    /// The grammar is the reference's `types.LoadArgs`; the names must be what Kubernetes allows, because they
-    /// become a URL path.
     pub fn pod(&self) -> Result<Option<PodName>, Invalid> {
-        let args = self
-            .args
-            .to_str()
-            .ok_or_else(|| invalid_args("is not UTF-8", &self.args.to_string_lossy()))?;
-        let (mut namespace, mut name, mut uid) = ("", "", "");
-        let (mut ignore_unknown, mut unknown) = (false, Vec::new());
-        for pair in args.split(';').filter(|_| !args.is_empty()) {
-            let (key, value) = pair
-                .split_once('=')
-                .filter(|(_, value)| !value.contains('='))
-                .ok_or_else(|| invalid_args("has a piece that is not KEY=VALUE", pair))?;
-            match key {
-                "K8S_POD_NAMESPACE" => namespace = value,
-                "K8S_POD_NAME" => name = value,
-                "K8S_POD_UID" => uid = value,
-                "K8S_POD_INFRA_CONTAINER_ID" => {}
-                "IgnoreUnknown" => {
-                    let given = boolean(value);
-                    ignore_unknown = given.ok_or_else(|| invalid_args("has no boolean in", pair))?;
-                }
-                _ => unknown.push(pair),
-            }
-        }
-        if !ignore_unknown && !unknown.is_empty() {
-            return Err(invalid_args(
-                "has unknown args and no IgnoreUnknown=1:",
-                &unknown.join(";"),
-            ));
-        }
-        if namespace.is_empty() || name.is_empty() {
-            return Ok(None);
-        }
-        for (key, value, longest) in [("K8S_POD_NAMESPACE", namespace, 63), ("K8S_POD_NAME", name, 253)] {
-            if !is_dns_name(value, longest) {
-                return Err(invalid_args(
-                    &format!("has a {key} that Kubernetes does not allow:"),
-                    value,
-                ));
-            }
-        }
-        let uid = (!uid.is_empty()).then(|| uid.to_owned());
-        Ok(Some(PodName {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            uid,
-        }))
+        args::pod(&self.args)
     }
-}
-
-fn invalid_args(what: &str, value: &str) -> Invalid {
-    Invalid::Value(
-        format!(
-            "CNI_ARGS {what} {:?}",
-            value.chars().take(100).collect::<String>()
-        ),
-        String::new(),
-    )
-}
-
-fn boolean(value: &str) -> Option<bool> {
-    match &*value.to_ascii_lowercase() {
-        "1" | "true" => Some(true),
-        "0" | "false" => Some(false),
-        _ => None,
-    }
-}
-
-/// What the API server accepts in a path: a DNS subdomain (RFC 1123), which a label also is.
-fn is_dns_name(name: &str, longest: usize) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    name.len() <= longest
-        && name.split('.').all(|label| {
-            label.bytes().all(|b| inner(b) || b == b'-')
-                && label.bytes().next().is_some_and(inner)
-                && label.bytes().last().is_some_and(inner)
-        })
 }
 
 /// The rule for container IDs and network names: `[a-zA-Z0-9][a-zA-Z0-9_.-]*`, of any length.
@@ -253,14 +168,6 @@ fn check_interface_name(value: &OsStr) -> Result<(), Invalid> {
     Ok(())
 }
 
-// === impl PodName ===
-
-impl fmt::Display for PodName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,10 +187,6 @@ mod tests {
                 .find(|(name, _)| *name == variable)
                 .map(|(_, value)| value.into())
         })
-    }
-
-    fn pod(args: &str) -> Result<Option<PodName>, Invalid> {
-        read(&[("CNI_ARGS", args)]).unwrap().unwrap().pod()
     }
 
     #[test]
@@ -322,60 +225,5 @@ mod tests {
                 "-a".into()
             ))
         );
-    }
-
-    #[test]
-    fn the_pod_is_found_whatever_the_order_of_the_args() {
-        let wanted = PodName {
-            namespace: "ns".into(),
-            name: "a.b-c".into(),
-            uid: Some("u".into()),
-        };
-        for args in [
-            "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=a.b-c;K8S_POD_UID=u;K8S_POD_INFRA_CONTAINER_ID=x",
-            "K8S_POD_UID=u;FOO=1;K8S_POD_NAME=a.b-c;K8S_POD_NAMESPACE=ns;IgnoreUnknown=TRUE",
-            "K8S_POD_NAME=old;K8S_POD_UID=u;K8S_POD_NAME=a.b-c;K8S_POD_NAMESPACE=ns",
-        ] {
-            assert_eq!(pod(args), Ok(Some(wanted.clone())), "{args}");
-        }
-        for args in [
-            "",
-            "K8S_POD_NAME=p",
-            "IgnoreUnknown=1",
-            "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=",
-        ] {
-            assert_eq!(pod(args), Ok(None), "{args}");
-        }
-    }
-
-    #[test]
-    fn args_that_could_reach_another_url_or_cannot_be_read_are_refused() {
-        let long = "a".repeat(254);
-        for (namespace, name) in [
-            ("ns", "../x"),
-            ("ns", "a/b"),
-            ("ns", "a b"),
-            ("ns", "A"),
-            ("ns", "a..b"),
-            ("ns", "-a"),
-            ("ns", "a%2f"),
-            ("ns", "a?x"),
-            ("..", "p"),
-            ("a/../b", "p"),
-            ("ns", &long),
-        ] {
-            let args = format!("K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name}");
-            assert!(pod(&args).is_err(), "{args}");
-        }
-        for args in [
-            "FOO=1",
-            "FOO",
-            "a=b=c",
-            "K8S_POD_NAME=p;",
-            ";",
-            "IgnoreUnknown=yes",
-        ] {
-            assert!(pod(args).is_err(), "{args}");
-        }
     }
 }

@@ -1,15 +1,21 @@
 //! Stdin: the network configuration. First the envelope that every plugin of the reference library checks in the
 //! same order and words, then our own keys, each checked once; nothing validates after this module.
 
+mod error;
 mod field;
 mod previous;
+mod proxy;
 
-use std::{borrow::Cow, fmt, path::PathBuf, time::Duration};
+use std::{borrow::Cow, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 
 use self::field::Fields;
-pub use self::previous::Previous;
+pub use self::{
+    error::Error,
+    previous::Previous,
+    proxy::{ProxyDefaults, user_or_group},
+};
 use crate::{
     call::is_cni_identifier,
     cidr::CidrSet,
@@ -77,19 +83,6 @@ pub struct NetConf<'a> {
     pub previous: Option<Previous<'a>>,
 }
 
-/// Ports and identities of the proxy from the netconf, each none when absent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ProxyDefaults {
-    /// `incoming-proxy-port`
-    pub inbound_port: Option<Port>,
-    /// `outgoing-proxy-port`
-    pub outbound_port: Option<Port>,
-    /// `proxy-uid`; 0, only together with a gid, means no user's connections are left alone
-    pub uid: Option<u32>,
-    /// `proxy-gid`
-    pub gid: Option<u32>,
-}
-
 /// Which binaries the fallback prefers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IptablesMode {
@@ -100,30 +93,6 @@ pub enum IptablesMode {
     Nft,
     /// `iptables-restore`, whatever it is
     Plain,
-}
-
-/// Why stdin cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Error {
-    /// Not the JSON that the protocol asks for.
-    Decoding(String),
-    /// No `name`.
-    MissingName,
-    /// A `name` with characters that the protocol does not allow.
-    BadName(String),
-    /// A `cniVersion` that is not spoken.
-    Version(String),
-    /// A `cniVersion` older than the command: the command.
-    VersionTooOld(&'static str),
-    /// A `cniVersion` newer than all that is spoken, for a command that has a version of its own: the command.
-    VersionTooNew(&'static str),
-    /// A key with a value that cannot be used: the key as a path, and what is wrong with it.
-    Value {
-        /// Such as `linkerd.proxy-uid`.
-        key: String,
-        /// What is wrong and what would be right.
-        why: String,
-    },
 }
 
 // === impl Envelope ===
@@ -284,38 +253,6 @@ fn annotations(top: &Fields<'_>) -> Option<Strings> {
     runtime.value::<Strings>(POD_ANNOTATIONS).ok()?
 }
 
-// === impl ProxyDefaults ===
-
-impl ProxyDefaults {
-    fn check(linkerd: &Fields<'_>) -> Result<Self, Error> {
-        let port = |key| linkerd.checked(key, |n: Option<i64>| n.map(Port::from_number).transpose());
-        let gid = linkerd.checked("proxy-gid", |n: Option<i64>| n.map(user_or_group).transpose())?;
-        let uid = linkerd.checked("proxy-uid", |n: Option<i64>| n.map(user_or_group).transpose())?;
-        let gid = gid.filter(|gid| *gid != 0);
-        if uid == Some(0) && gid.is_none() {
-            let why = "is 0 and no proxy-gid is given: root's own connections would never be redirected";
-            return Err(Error::Value {
-                key: "linkerd.proxy-uid".into(),
-                why: why.into(),
-            });
-        }
-        Ok(Self {
-            inbound_port: port("incoming-proxy-port")?,
-            outbound_port: port("outgoing-proxy-port")?,
-            uid,
-            gid,
-        })
-    }
-}
-
-/// A user or group as the kernel numbers them; 2^32-1 is its "no such user".
-pub fn user_or_group(number: i64) -> Result<u32, String> {
-    u32::try_from(number)
-        .ok()
-        .filter(|n| *n != u32::MAX)
-        .ok_or_else(|| format!("is {number}; a user or group is a number from 0 to 4294967294"))
-}
-
 // === impl IptablesMode ===
 
 impl IptablesMode {
@@ -325,37 +262,6 @@ impl IptablesMode {
             "nft" => Ok(Self::Nft),
             "plain" => Ok(Self::Plain),
             other => Err(format!("is {other:?}; write legacy, nft or plain")),
-        }
-    }
-}
-
-// === impl Error ===
-
-impl Error {
-    /// What the reference library puts into `details`.
-    pub fn details(&self) -> String {
-        match self {
-            Self::BadName(name) => name.clone(),
-            Self::Version(asked) => format!("config is {asked:?}, plugin supports [{}]", quoted_versions()),
-            _ => String::new(),
-        }
-    }
-}
-
-fn quoted_versions() -> String {
-    VERSIONS.map(|v| format!("{v:?}")).join(" ")
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Decoding(text) => f.write_str(text),
-            Self::MissingName => f.write_str("missing network name"),
-            Self::BadName(_) => f.write_str("invalid characters found in network name"),
-            Self::Version(_) => f.write_str("incompatible CNI versions"),
-            Self::VersionTooOld(command) => write!(f, "config version does not allow {command}"),
-            Self::VersionTooNew(command) => write!(f, "plugin version does not allow {command}"),
-            Self::Value { key, why } => write!(f, "network configuration: {key} {why}"),
         }
     }
 }

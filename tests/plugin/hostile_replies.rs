@@ -30,10 +30,10 @@ fn add(node: &Node, namespace: &Namespace) -> CniCall {
 
 /// The message of a call that fails.
 fn message_of(call: &CniCall) -> String {
-    let reply = call.run().unwrap();
+    let reply = call.run().expect("the binary starts");
     assert_eq!(reply.exit_code, Some(1), "{reply:?}");
-    let error: Value = serde_json::from_str(&reply.stdout).unwrap();
-    error["msg"].as_str().unwrap().to_owned()
+    let error: Value = serde_json::from_str(&reply.stdout).expect("one document");
+    error["msg"].as_str().expect("a message").to_owned()
 }
 
 #[test]
