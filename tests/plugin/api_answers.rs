@@ -1,12 +1,12 @@
 //! Every kind of answer an API server, or what stands in its place, gives to `get pod`: its class, its message, and
 //! whether the pod's annotations may decide instead.
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use evergreen_cni::kube::Class;
 use evergreen_test_support::{
     api::{Answer, Framing, Pace},

@@ -4,15 +4,17 @@
     reason = "a panic with its cause is the report of a test"
 )]
 
-use crate::node::Node;
-use evergreen_test_support::{netns::Namespace, run::CniCall};
-use serde_json::json;
 use std::{
     io::Write,
     sync::{Barrier, OnceLock},
     thread,
     time::{Duration, Instant},
 };
+
+use evergreen_test_support::{netns::Namespace, run::CniCall};
+use serde_json::json;
+
+use crate::node::Node;
 
 const PODS: usize = 100;
 /// The time of a call when the configuration does not say (`netconf::DEFAULT_DEADLINE`).

@@ -7,11 +7,13 @@
 
 mod machine;
 
-use self::machine::{GATEWAY, LIBRARIES, Machine, WORLD};
-use crate::nft::program_as_linkerd_cni;
+use std::{io::Write, net::SocketAddr};
+
 use evergreen_test_support::netns::{Listener, Namespace, ask_tcp};
 use serde_json::{Value, json};
-use std::{io::Write, net::SocketAddr};
+
+use self::machine::{GATEWAY, LIBRARIES, Machine, WORLD};
+use crate::nft::program_as_linkerd_cni;
 
 /// A port of the node that `portmap` leads to the pod's port 8080.
 const HOST_PORT: u16 = 18080;

@@ -1,8 +1,9 @@
 //! CHECK when the API server cannot be asked: the rules' own comments say what was meant.
 
-use crate::node::Node;
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 use serde_json::{Value, json};
+
+use crate::node::Node;
 
 /// A call for the meshed pod of the fixtures. The deadline is short, for what follows is an outage.
 fn call(node: &Node, verb: &str, namespace: &Namespace, annotations: Value) -> CniCall {

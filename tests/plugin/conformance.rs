@@ -2,13 +2,15 @@
 //! to, for all commands and versions, each from one table. The blocks are numbered as in that list; blocks that need
 //! rules or a chain have files of their own (`chains`, `killed`).
 
-use crate::node::Node;
+use std::io::Write;
+
 use evergreen_test_support::{
     netns::Namespace,
     run::{CniCall, CniReply},
 };
 use serde_json::{Value, json};
-use std::io::Write;
+
+use crate::node::Node;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_evergreen-cni");
 const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];

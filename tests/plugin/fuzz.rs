@@ -8,11 +8,15 @@
 mod mutation;
 mod previous;
 
-use self::mutation::{distorted, rounds, seed};
-use crate::{
-    damaged::{Numbers, variant},
-    node::{Node, POD, pod},
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    io::Write,
+    os::unix::ffi::OsStringExt,
+    panic::catch_unwind,
+    time::{Duration, Instant},
 };
+
 use evergreen_cni::kube::pod::read_pod;
 use evergreen_test_support::{
     api::Answer,
@@ -21,13 +25,11 @@ use evergreen_test_support::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json, value::RawValue};
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    io::Write,
-    os::unix::ffi::OsStringExt,
-    panic::catch_unwind,
-    time::{Duration, Instant},
+
+use self::mutation::{distorted, rounds, seed};
+use crate::{
+    damaged::{Numbers, variant},
+    node::{Node, POD, pod},
 };
 
 /// More than the longest deadline that a configuration may ask for (120 s).

@@ -6,10 +6,12 @@
 
 mod pods_and_runtimes;
 
-use crate::node::{Node, pod};
+use std::time::{Duration, Instant};
+
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+
+use crate::node::{Node, pod};
 
 /// A node, a sandbox on it, and what the runtime hands over.
 struct Ground {

@@ -1,10 +1,7 @@
 //! The fallback with the node's real programs. Bad days are in `iptables_failures.rs`.
 
-use crate::{
-    nft::{assert_redirected, program_as_linkerd_cni},
-    node::Node,
-    ruleset::{full, huge, usual},
-};
+use std::{path::PathBuf, time::Duration};
+
 use evergreen_cni::{
     cidr::Family,
     deadline::Deadline,
@@ -19,7 +16,12 @@ use evergreen_test_support::{
     run::CniCall,
 };
 use serde_json::json;
-use std::{path::PathBuf, time::Duration};
+
+use crate::{
+    nft::{assert_redirected, program_as_linkerd_cni},
+    node::Node,
+    ruleset::{full, huge, usual},
+};
 
 const MODES: [IptablesMode; 3] = [IptablesMode::Legacy, IptablesMode::Nft, IptablesMode::Plain];
 

@@ -1,9 +1,13 @@
 //! What the fallback does on a bad day: stand-ins for programs that fail or hang, and a lock held by others.
 
-use crate::{
-    iptables::{apply, saved, tools},
-    ruleset::usual,
+use std::{
+    fs::{self, File},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
 };
+
 use evergreen_cni::{
     cidr::Family,
     deadline::Deadline,
@@ -13,12 +17,10 @@ use evergreen_cni::{
     ruleset::Ruleset,
 };
 use evergreen_test_support::netns::Namespace;
-use std::{
-    fs::{self, File},
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
-    time::{Duration, Instant},
+
+use crate::{
+    iptables::{apply, saved, tools},
+    ruleset::usual,
 };
 
 /// A directory of shell scripts that stand in for the real programs. Gone when dropped.

@@ -4,13 +4,15 @@
     reason = "a panic with its cause is the report of a test"
 )]
 
-use crate::node::Node;
+use std::{io::Write, thread, time::Duration};
+
 use evergreen_test_support::{
     netns::Namespace,
     run::{CniCall, Kill},
 };
 use serde_json::json;
-use std::{io::Write, thread, time::Duration};
+
+use crate::node::Node;
 
 /// How many namespaces are worked on at once: as many as the smallest machine has processors.
 const AT_ONCE: usize = 2;

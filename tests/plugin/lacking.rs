@@ -5,17 +5,18 @@
     reason = "a panic with its cause is the report of a test"
 )]
 
-use crate::{
-    iptables::{apply, saved, tools},
-    node::Node,
-    ruleset::{ports, usual},
-};
 use evergreen_cni::{cidr::Family, intent::Redirect, netconf::IptablesMode, nft, ruleset::Ruleset};
 use evergreen_test_support::{
     netns::Namespace,
     run::{CniCall, CniReply},
 };
 use serde_json::json;
+
+use crate::{
+    iptables::{apply, saved, tools},
+    node::Node,
+    ruleset::{ports, usual},
+};
 
 const MODES: [(IptablesMode, &str); 3] = [
     (IptablesMode::Legacy, "legacy"),

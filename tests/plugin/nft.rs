@@ -1,6 +1,7 @@
 //! Rules into a real kernel and back, with `nft` as the second opinion.
 
-use crate::ruleset::{full, huge, ports, usual};
+use std::net::{IpAddr, SocketAddr};
+
 use evergreen_cni::{
     cidr::Family,
     intent::Redirect,
@@ -8,7 +9,8 @@ use evergreen_cni::{
     ruleset::Ruleset,
 };
 use evergreen_test_support::netns::{Listener, Namespace, PEER_V4, PEER_V6, POD_V4, POD_V6, Wire, ask_tcp};
-use std::net::{IpAddr, SocketAddr};
+
+use crate::ruleset::{full, huge, ports, usual};
 
 fn apply(namespace: &Namespace, ruleset: &Ruleset) -> Applied {
     namespace

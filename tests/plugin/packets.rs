@@ -4,11 +4,13 @@ mod configurations;
 mod model;
 mod world;
 
-use self::{
-    configurations::{CONFIGURATIONS, Configuration},
-    model::{From, Probe, Protocol, edges, ranges},
-    world::{Established, World},
+use std::{
+    collections::BTreeSet,
+    io::{self, Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
+    time::Duration,
 };
+
 use evergreen_cni::{
     deadline::Deadline,
     iptables::{self, Tools},
@@ -17,11 +19,11 @@ use evergreen_cni::{
     ruleset::Ruleset,
 };
 use evergreen_test_support::netns::{PEER_V4, PEER_V6, POD_V4, POD_V6, Wire};
-use std::{
-    collections::BTreeSet,
-    io::{self, Read, Write},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
-    time::Duration,
+
+use self::{
+    configurations::{CONFIGURATIONS, Configuration},
+    model::{From, Probe, Protocol, edges, ranges},
+    world::{Established, World},
 };
 
 /// The pod's addresses.

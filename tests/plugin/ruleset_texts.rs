@@ -1,11 +1,13 @@
 //! Netconf and pod in, the kernel's rules out, as files that a reader can follow: `tests/fixtures/rulesets/CASE` holds
 //! `netconf.json` and `pod.json`, and what `nft list ruleset` shows afterwards in `rules.nft`.
 
-use crate::node::Node;
+use std::{fs, path::Path};
+
 use evergreen_cni::ruleset::Ruleset;
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 use serde_json::Value;
-use std::{fs, path::Path};
+
+use crate::node::Node;
 
 #[test]
 fn every_netconf_and_pod_comes_to_the_rules_beside_them() {

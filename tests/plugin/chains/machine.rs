@@ -1,13 +1,15 @@
 //! A node's network in a namespace of the test's own, where the reference library's `cnitool` runs chains.
 
-use crate::node::Node;
-use evergreen_test_support::netns::Namespace;
-use serde_json::{Value, json};
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
+
+use evergreen_test_support::netns::Namespace;
+use serde_json::{Value, json};
+
+use crate::node::Node;
 
 /// The reference library this project is tested with first, and the oldest of which `cnitool` knows CNI_ARGS.
 pub(super) const LIBRARIES: [Library; 2] =

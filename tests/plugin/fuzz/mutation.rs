@@ -1,7 +1,8 @@
 //! Variants of good JSON as somebody makes them who knows the format, and how many of them.
 
-use crate::damaged::Numbers;
 use serde_json::{Map, Number, Value, json};
+
+use crate::damaged::Numbers;
 
 /// A number that decides which variants there are. The same in every run, unless `FUZZ_SEED` says otherwise.
 pub(super) fn seed() -> u64 {

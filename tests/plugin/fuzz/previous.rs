@@ -1,10 +1,12 @@
 //! Previous results as nobody would write them by hand: what we do not understand we must not lose.
 
-use super::{mutation::seed, say};
-use crate::damaged::Numbers;
+use std::fmt::Write;
+
 use evergreen_cni::reply::VERSIONS;
 use evergreen_test_support::run::CniCall;
-use std::fmt::Write;
+
+use super::{mutation::seed, say};
+use crate::damaged::Numbers;
 
 /// How many documents, over all versions of the protocol.
 const DOCUMENTS: usize = 200;

@@ -1,8 +1,10 @@
 //! Pods that no API server should let in, and calls that no runtime should make.
 
-use super::Ground;
-use serde_json::json;
 use std::{fmt::Write as _, fs, process::Command};
+
+use serde_json::json;
+
+use super::Ground;
 
 // === the pod ===
 

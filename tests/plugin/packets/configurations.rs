@@ -1,7 +1,8 @@
 //! The configurations of the packet matrix.
 
-use crate::ruleset::{port, ports, subnets};
 use evergreen_cni::{cidr::Family, intent::Redirect};
+
+use crate::ruleset::{port, ports, subnets};
 
 /// A redirect in the words of a netconf: lists as text, for the model to read by itself.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,9 @@
 //! What should become of a connection, worked out a second time and as simply as can be, from linkerd-cni's contract and
 //! not from our rules. It shares no code with the plugin: ports and subnets are read from their text anew.
 
-use super::configurations::Configuration;
 use std::net::{IpAddr, SocketAddr};
+
+use super::configurations::Configuration;
 
 /// Who starts a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

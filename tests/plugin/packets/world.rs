@@ -1,21 +1,23 @@
 //! The namespaces in which the probes of a configuration are tried.
 
-use super::{
-    APP, WORLD, at,
-    configurations::Configuration,
-    ip,
-    model::{From, Probe, Protocol, proxy_port},
-    source_edges,
-};
-use evergreen_test_support::netns::{
-    Listener, PEER_V6, POD_V4, POD_V6, Reached, Wire, ask_tcp, ask_tcp_from, ask_udp,
-};
 use std::{
     collections::BTreeSet,
     fmt::Write as _,
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     time::Duration,
+};
+
+use evergreen_test_support::netns::{
+    Listener, PEER_V6, POD_V4, POD_V6, Reached, Wire, ask_tcp, ask_tcp_from, ask_udp,
+};
+
+use super::{
+    APP, WORLD, at,
+    configurations::Configuration,
+    ip,
+    model::{From, Probe, Protocol, proxy_port},
+    source_edges,
 };
 
 /// A pod and its world, with somebody listening wherever a probe may end.

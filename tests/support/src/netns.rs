@@ -6,7 +6,6 @@
 mod listener;
 mod sys;
 
-pub use self::listener::{Listener, Reached, ask_tcp, ask_tcp_from, ask_udp};
 use std::{
     ffi::CString,
     fmt,
@@ -21,6 +20,8 @@ use std::{
     },
     thread,
 };
+
+pub use self::listener::{Listener, Reached, ask_tcp, ask_tcp_from, ask_udp};
 
 /// The pod's address on its wire; [`PEER_V4`] is its default gateway.
 pub const POD_V4: &str = "192.0.2.2";
@@ -262,8 +263,9 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::net::{IpAddr, SocketAddr};
+
+    use super::*;
 
     fn at(address: &str, port: u16) -> SocketAddr {
         (address.parse::<IpAddr>().unwrap(), port).into()

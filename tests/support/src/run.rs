@@ -3,9 +3,6 @@
 mod sys;
 mod trace;
 
-pub use self::trace::{Followed, Kill};
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 use std::{
     ffi::{OsStr, OsString},
     fmt,
@@ -14,6 +11,11 @@ use std::{
     process::{Command, Output, Stdio},
     thread,
 };
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+pub use self::trace::{Followed, Kill};
 
 /// One CNI call to a plugin binary.
 #[derive(Debug, Clone)]

@@ -1,6 +1,5 @@
 //! Who answers: listeners in a namespace that tell who they are and where the client wanted to go, and clients that ask.
 
-use super::{Namespace, sys};
 use std::{
     fmt,
     io::{self, Read, Write},
@@ -9,6 +8,8 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
+
+use super::{Namespace, sys};
 
 /// Long enough for a busy machine; a connection inside one kernel takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,16 +1,18 @@
 //! A call that is ended by SIGKILL at one of its system calls, as a runtime that loses its patience may end it anywhere.
 
-use super::{
-    CniCall, CniReply,
-    sys::{self, Id, Stopped},
-};
-use anyhow::{Context, Result, ensure};
 use std::{
     collections::HashSet,
     io::{Read, Write},
     process::ExitStatus,
     thread,
     time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{
+    CniCall, CniReply,
+    sys::{self, Id, Stopped},
 };
 
 /// When a call is killed. Its system calls are counted from 1, over all its threads.
