@@ -1,7 +1,7 @@
 //! Whatever the installer is given: our own configuration fails before the node is touched, a neighbour's trouble never
 //! stops the rest.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use crate::node::{CALICO, Node, settle};
 
@@ -109,6 +109,17 @@ fn a_linked_net_dir_is_used() {
     std::os::unix::fs::symlink("cni/net.d", node.path("host/etc/link")).unwrap();
     node.succeed(&["once", "--dest-cni-net-dir", "/etc/link"]);
     assert!(node.has_entry("10-calico.conflist"));
+}
+
+#[test]
+fn a_pipe_among_the_files_holds_nobody() {
+    for name in ["00-pipe.conflist", ".10-calico.conflist.1-1-0.evergreen-tmp"] {
+        let node = Node::new().with_network("10-calico.conflist", CALICO);
+        let made = Command::new("mkfifo").arg(node.net(name)).status();
+        assert!(made.is_ok_and(|status| status.success()), "mkfifo {name}");
+        node.succeed(&["once"]);
+        assert!(node.has_entry("10-calico.conflist"), "{name}");
+    }
 }
 
 #[test]
