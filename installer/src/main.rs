@@ -1,13 +1,14 @@
 //! Puts the mesh CNI plugin on a node, with credentials that follow every rotation, and takes it away again.
 //!
-//! `settings` (what was given) -> `config` (checked) -> `reconcile` (binary, credentials, conflist made right), again on
-//! each event of `watch`.
+//! `command` and `settings` (what was given) -> `config` (checked) -> `reconcile` (binary, credentials, conflist made
+//! right), again on each event of `watch`.
 
 mod api;
 mod atomic;
 mod binary;
 mod ca;
 mod check;
+mod command;
 mod config;
 mod conflist;
 mod credentials;
@@ -32,7 +33,6 @@ mod watch;
 
 use std::{
     env,
-    ffi::OsString,
     io::{self, Write},
     net::{Ipv6Addr, SocketAddr},
     os::unix::net::UnixStream,
@@ -45,36 +45,19 @@ use std::{
 use anyhow::{Context, Result, bail};
 use evergreen_cni::log::{Level, Log};
 
+use command::{Asked, PROGRAM, Verb};
 use config::{Config, Place};
 use keeper::Keeper;
 use leave::Decision;
 use reconcile::{Outcome, Reconciler};
 use report::{Report, Voice};
-use settings::{Given, Setting};
+use settings::Given;
 use status::Status;
 use sys::Signals;
 use watch::{Event, Watch};
 
-const PROGRAM: &str = "evergreen-install";
-
 /// How long `once` waits at most for a half-written file after its time is over.
 const HALF_WRITTEN: Duration = Duration::from_secs(2);
-
-/// What to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verb {
-    Once,
-    Run,
-    Uninstall,
-    Check,
-}
-
-/// What the command line asks for.
-enum Asked {
-    Help(Option<Verb>),
-    Version,
-    Do(Option<Verb>, Given),
-}
 
 fn main() -> ExitCode {
     let mut arguments = env::args_os();
@@ -85,8 +68,8 @@ fn main() -> ExitCode {
             repair::run(arguments.collect(), |name| env::var_os(name)),
         );
     }
-    let outcome = ask(arguments).and_then(|asked| match asked {
-        Asked::Help(verb) => print(&help(verb)),
+    let outcome = command::ask(arguments).and_then(|asked| match asked {
+        Asked::Help(verb) => print(&command::help(verb)),
         Asked::Version => print(&format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))),
         Asked::Do(verb, given) => start(verb, given.variables(|name| env::var_os(name))?),
     });
@@ -235,82 +218,6 @@ fn problems(report: &Report) -> String {
     }
 }
 
-fn ask(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked> {
-    use lexopt::Arg::{Long, Short, Value};
-    let mut parser = lexopt::Parser::from_args(arguments);
-    let (mut verb, mut given) = (None, Given::default());
-    let mut help = false;
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Short('h') | Long("help") => help = true,
-            Short('V') | Long("version") => return Ok(Asked::Version),
-            Long(flag) => match Setting::by_flag(flag) {
-                Some(setting) => given.flag(setting, parser.value()?)?,
-                None => bail!("unknown flag --{flag}; see {PROGRAM} --help"),
-            },
-            Value(word) if verb.is_none() => {
-                let known = word.to_str().and_then(Verb::from_word);
-                verb =
-                    Some(known.with_context(|| format!("unknown command {word:?}; see {PROGRAM} --help"))?);
-            }
-            other => return Err(other.unexpected()).with_context(|| format!("see {PROGRAM} --help")),
-        }
-    }
-    Ok(if help {
-        Asked::Help(verb)
-    } else {
-        Asked::Do(verb, given)
-    })
-}
-
-fn help(verb: Option<Verb>) -> String {
-    let usage = match verb {
-        None => format!(
-            "Usage: {PROGRAM} [COMMAND] [FLAGS]\n\nCommands:\n{}\nWithout a command: run, or once when SLEEP is false.\n",
-            Verb::ALL
-                .map(|v| format!("  {:<10} {}\n", v.word(), v.meaning()))
-                .concat()
-        ),
-        Some(verb) => format!("Usage: {PROGRAM} {} [FLAGS]\n\n{}\n", verb.word(), verb.meaning()),
-    };
-    format!(
-        "{usage}\nSettings, each a variable or a flag; the flag wins:\n{}",
-        settings::table()
-    )
-}
-
 fn print(text: &str) -> Result<()> {
     io::stdout().write_all(text.as_bytes()).context("write to stdout")
-}
-
-impl Verb {
-    const ALL: [Self; 4] = [Self::Once, Self::Run, Self::Uninstall, Self::Check];
-
-    fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|v| v.word() == word)
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Once => "once",
-            Self::Run => "run",
-            Self::Uninstall => "uninstall",
-            Self::Check => "check",
-        }
-    }
-
-    fn meaning(self) -> &'static str {
-        match self {
-            Self::Once => "install, and end with exit code 0 when all is in place",
-            Self::Run => {
-                "install, keep it right while files, credentials and networks change, and clean up at the end"
-            }
-            Self::Uninstall => {
-                "remove everything that was installed, and give changed files their own bytes back"
-            }
-            Self::Check => {
-                "say what is wrong on this node and what to do; changes nothing, exit code 1 if something is"
-            }
-        }
-    }
 }
