@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use super::OnTerm;
 use crate::settings::Given;
 
+/// `true` or `false`.
 pub fn truth(given: &Given, variable: &str) -> Result<bool> {
     match given.value(variable) {
         "true" => Ok(true),
@@ -15,6 +16,7 @@ pub fn truth(given: &Given, variable: &str) -> Result<bool> {
     }
 }
 
+/// The netconf template, from its variable or from its file; none when neither is set.
 pub fn template(given: &Given) -> Result<Option<String>> {
     match (
         given.value("CNI_NETWORK_CONFIG"),
@@ -28,6 +30,7 @@ pub fn template(given: &Given) -> Result<Option<String>> {
     }
 }
 
+/// A file name that no runtime loads.
 pub fn kubeconfig_name(given: &Given) -> Result<&str> {
     match given.value("KUBECONFIG_FILE_NAME") {
         name if name.contains('/') || name == "." || name == ".." => {
@@ -40,6 +43,7 @@ pub fn kubeconfig_name(given: &Given) -> Result<&str> {
     }
 }
 
+/// A path that means the same wherever this runs.
 pub fn absolute<'a>(given: &'a Given, variable: &str) -> Result<&'a Path> {
     let path = Path::new(given.value(variable));
     if path.is_relative() {
@@ -60,6 +64,7 @@ pub fn seconds(given: &Given, variable: &str) -> Result<Duration> {
     Ok(Duration::from_secs(seconds))
 }
 
+/// What to do when nobody can be asked: `auto` is no answer to that.
 pub fn unsure(text: &str) -> Result<OnTerm> {
     match OnTerm::from_text(text) {
         Ok(OnTerm::Auto) | Err(_) => bail!("EVERGREEN_ON_TERM_UNSURE is {text:?}: write `keep` or `remove`"),
@@ -67,6 +72,7 @@ pub fn unsure(text: &str) -> Result<OnTerm> {
     }
 }
 
+/// A ServiceAccount as namespace (empty when not said) and name; none when not set.
 pub fn account(text: &str) -> Result<Option<(String, String)>> {
     match text.split_once('/') {
         None if text.is_empty() => Ok(None),
@@ -78,6 +84,7 @@ pub fn account(text: &str) -> Result<Option<(String, String)>> {
     }
 }
 
+/// What stands between commas.
 pub fn list(text: &str) -> Vec<String> {
     text.split(',')
         .map(str::trim)
@@ -86,7 +93,7 @@ pub fn list(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Kubernetes takes 600 seconds and more.
+/// The life of a token, in seconds; Kubernetes takes 600 and more.
 pub fn lifetime(text: &str) -> Result<u64> {
     let seconds = text
         .parse()
@@ -95,6 +102,7 @@ pub fn lifetime(text: &str) -> Result<u64> {
     seconds.with_context(|| format!("EVERGREEN_TOKEN_SECONDS is {text:?}: write seconds, at least 600"))
 }
 
+/// A port to serve on; none for `off`.
 pub fn port(text: &str) -> Result<Option<u16>> {
     match text {
         "off" => Ok(None),
@@ -104,6 +112,7 @@ pub fn port(text: &str) -> Result<Option<u16>> {
     }
 }
 
+/// The API server's URL, from the two variables that the kubelet sets.
 pub fn server(given: &Given) -> Result<String> {
     let host = given.value("KUBERNETES_SERVICE_HOST");
     if host.is_empty() {
