@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs,
+    fs,
     io::Write,
     os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     path::{Path, PathBuf},
@@ -14,6 +14,8 @@ use std::{
     sync::Mutex,
     thread,
 };
+
+use evergreen_test_support::run::cnitool;
 
 use crate::node::{CALICO, Node, settle};
 
@@ -180,11 +182,10 @@ fn executable(path: &Path, text: &str) {
 
 #[test]
 fn no_kill_at_any_moment_leaves_a_node_whose_network_fails_and_one_run_repairs_all() {
-    let tool = |name: &str| which(name).unwrap_or_else(|| panic!("no {name} here: {}", how_to_get(name)));
-    let (strace, cnitool) = (tool("strace"), tool("cnitool"));
+    let cnitool = cnitool("cnitool", "v1.3.0");
     let points = Mutex::new(Vec::new());
     for (i, scenario) in SCENARIOS.iter().enumerate() {
-        let found = kill_points(&strace, scenario);
+        let found = kill_points(scenario);
         assert!(found.len() > 5, "{}: only {found:?}", scenario.name);
         points
             .lock()
@@ -199,7 +200,7 @@ fn no_kill_at_any_moment_leaves_a_node_whose_network_fails_and_one_run_repairs_a
                 loop {
                     let next = points.lock().unwrap().pop();
                     let Some((i, (call, count))) = next else { break };
-                    kill_and_look(&strace, &cnitool, &SCENARIOS[i], &call, count, &right[i]);
+                    kill_and_look(&cnitool, &SCENARIOS[i], &call, count, &right[i]);
                 }
             });
         }
@@ -222,12 +223,11 @@ fn undisturbed(scenario: &Scenario) -> Files {
 }
 
 /// Every call of the run that changes something on the node, with its number among the calls of its name.
-fn kill_points(strace: &Path, scenario: &Scenario) -> Vec<(String, usize)> {
+fn kill_points(scenario: &Scenario) -> Vec<(String, usize)> {
     let node = node();
     (scenario.before)(&node);
     let trace = node.path("trace");
     let output = traced(
-        strace,
         &node,
         scenario,
         &[
@@ -265,25 +265,13 @@ fn kill_points(strace: &Path, scenario: &Scenario) -> Vec<(String, usize)> {
     points
 }
 
-fn kill_and_look(
-    strace: &Path,
-    cnitool: &Path,
-    scenario: &Scenario,
-    call: &str,
-    count: usize,
-    right: &Files,
-) {
+fn kill_and_look(cnitool: &Path, scenario: &Scenario, call: &str, count: usize, right: &Files) {
     let node = node();
     (scenario.before)(&node);
     let what = format!("{}: killed at {call} number {count}", scenario.name);
     let inject = format!("inject={call}:signal=SIGKILL:when={count}");
     let trace = node.path("trace");
-    let output = traced(
-        strace,
-        &node,
-        scenario,
-        &["-o", trace.to_str().unwrap(), "-e", &inject],
-    );
+    let output = traced(&node, scenario, &["-o", trace.to_str().unwrap(), "-e", &inject]);
     assert_eq!(
         output.status.signal(),
         Some(9),
@@ -312,9 +300,9 @@ fn kill_and_look(
     );
 }
 
-fn traced(strace: &Path, node: &Node, scenario: &Scenario, options: &[&str]) -> Output {
+fn traced(node: &Node, scenario: &Scenario, options: &[&str]) -> Output {
     let installer = node.command(&[scenario.command]);
-    let mut command = Command::new(strace);
+    let mut command = Command::new("strace");
     command
         .args(["-f", "-qq"])
         .args(options)
@@ -326,7 +314,9 @@ fn traced(strace: &Path, node: &Node, scenario: &Scenario, options: &[&str]) -> 
             .get_envs()
             .filter_map(|(name, value)| Some((name, value?))),
     );
-    command.output().unwrap()
+    command
+        .output()
+        .unwrap_or_else(|e| panic!("run strace (apt-get install strace): {e}"))
 }
 
 fn start_pod(cnitool: &Path, node: &Node, verb: &str) -> Output {
@@ -353,26 +343,4 @@ fn comparable(node: &Node) -> Files {
         (path, (mode, text))
     });
     files.collect()
-}
-
-fn which(name: &str) -> Option<PathBuf> {
-    let mut places: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
-    places.extend(env::var_os("EVERGREEN_TOOLS").map(PathBuf::from));
-    places.extend(env::var_os("GOBIN").map(PathBuf::from));
-    places.extend(env::var_os("HOME").map(|home| Path::new(&home).join("go/bin")));
-    let test = env::current_exe().unwrap();
-    places.extend(test.ancestors().map(|dir| dir.join("tools")));
-    places
-        .into_iter()
-        .map(|place| place.join(name))
-        .find(|path| path.is_file())
-}
-
-fn how_to_get(name: &str) -> &'static str {
-    match name {
-        "cnitool" => {
-            "go install github.com/containernetworking/cni/cnitool@v1.3.0, or name its folder in EVERGREEN_TOOLS"
-        }
-        _ => "apt-get install strace",
-    }
 }

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use evergreen_test_support::netns::Namespace;
+use evergreen_test_support::{netns::Namespace, run::cnitool};
 use serde_json::{Value, json};
 
 use crate::node::Node;
@@ -42,29 +42,12 @@ pub(super) struct Called {
     pub(super) stderr: String,
 }
 
-// === impl Library ===
-
-impl Library {
-    fn path(self) -> PathBuf {
-        let Self(name, version) = self;
-        let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
-        let path = tools.join(name);
-        assert!(
-            path.is_file(),
-            "no {}: scripts/test builds it, or: GOBIN=/tmp/tool go install \
-             github.com/containernetworking/cni/cnitool@{version} && install -D /tmp/tool/cnitool target/tools/{name}",
-            path.display()
-        );
-        path
-    }
-}
-
 // === impl Machine ===
 
 impl Machine {
     /// A node without any network.
     pub(super) fn new(library: Library) -> Self {
-        let library = library.path();
+        let library = cnitool(library.0, library.1);
         let bridge = Path::new(NEIGHBOURS).join("bridge");
         assert!(
             bridge.is_file(),

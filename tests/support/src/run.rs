@@ -7,7 +7,7 @@ use std::{
     ffi::{OsStr, OsString},
     fmt,
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     thread,
 };
@@ -35,6 +35,19 @@ pub struct CniReply {
     pub stdout: String,
     /// As text.
     pub stderr: String,
+}
+
+/// libcni's own tool, in the version that lies under this name in `target/tools`.
+pub fn cnitool(name: &str, version: &str) -> PathBuf {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools");
+    let path = tools.join(name);
+    assert!(
+        path.is_file(),
+        "no {}: scripts/test builds it, or: GOBIN=/tmp/tool go install \
+         github.com/containernetworking/cni/cnitool@{version} && install -D /tmp/tool/cnitool target/tools/{name}",
+        path.display()
+    );
+    path
 }
 
 /// The path of a binary of this workspace, built beside the running test.
