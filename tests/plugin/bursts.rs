@@ -1,8 +1,4 @@
 //! A node that comes back starts all its pods at once.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a panic with its cause is the report of a test"
-)]
 
 use std::{
     io::Write,

@@ -1,9 +1,5 @@
 //! Ours in chains with Debian's plugins, driven by the reference library: block 15 of the conformance matrix, second
 //! interfaces, the upgrade from linkerd-cni, and annotations handed over by the runtime.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a panic with its cause is the report of a test"
-)]
 
 mod machine;
 

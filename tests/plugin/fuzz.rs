@@ -1,9 +1,5 @@
 //! Whatever comes in, what goes out is one CNI document, in time: thousands of variants of good input in each run, and
 //! `FUZZ_ROUNDS=1000000 FUZZ_SEED=7 cargo test -p evergreen-cni --test plugin fuzz` for hours of others.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a panic with its cause is the report of a test"
-)]
 
 mod mutation;
 mod previous;

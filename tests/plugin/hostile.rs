@@ -1,8 +1,4 @@
 //! Input nobody should send, each with its stated outcome: from the netconf, from the pod, from the runtime.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a panic with its cause is the report of a test"
-)]
 
 mod pods_and_runtimes;
 

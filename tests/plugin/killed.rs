@@ -1,8 +1,4 @@
 //! ADD, killed at every system call it makes: no rules or all of them, and the calls that come after it find their way.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a panic with its cause is the report of a test"
-)]
 
 use std::{io::Write, thread, time::Duration};
 

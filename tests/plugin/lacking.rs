@@ -1,9 +1,5 @@
 //! A kernel whose nf_tables answers but lacks what our rules need (`nat`, `redir`): ADD takes the fallback, and the calls
 //! after it find the rules where they are.
-#![allow(
-    clippy::unwrap_used,
-    reason = "a panic with its cause is the report of a test"
-)]
 
 use evergreen_cni::{cidr::Family, intent::Redirect, netconf::IptablesMode, nft, ruleset::Ruleset};
 use evergreen_test_support::{

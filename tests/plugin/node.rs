@@ -1,8 +1,4 @@
 //! A node's files as the installer leaves them, in a folder of the test's own: kubeconfig, token, CA bundle.
-#![allow(
-    clippy::unwrap_used,
-    reason = "the set-up of tests: a panic with its cause is the report"
-)]
 
 use std::{
     fs,
