@@ -7,8 +7,9 @@
 //! shown; what it prints on stderr reaches the log, and never the reply.
 
 use std::{
+    ffi::OsStr,
     io::{self, Read},
-    os::unix::process::CommandExt,
+    os::unix::{ffi::OsStrExt, process::CommandExt},
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
@@ -71,10 +72,7 @@ pub(super) fn run(
         .args(&exec.args)
         .env("KUBERNETES_EXEC_INFO", info.to_string());
     for (name, value) in &exec.env {
-        command.env(
-            name,
-            std::ffi::OsStr::new(std::str::from_utf8(value.reveal()).unwrap_or_default()),
-        );
+        command.env(name, OsStr::from_bytes(value.reveal()));
     }
     command
         .stdin(Stdio::null())
