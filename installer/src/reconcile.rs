@@ -1,5 +1,6 @@
-//! One turn: the node is looked at and made to be what the configuration says. Nothing is remembered of earlier turns but which
-//! plugin file has proven to run and when a conflist was rewritten; a turn that finds everything right changes nothing.
+//! One turn: the node is looked at and made to be what the configuration says. Nothing is remembered of earlier turns
+//! but which plugin file has proven to run and when a conflist was rewritten; a turn that finds everything right changes
+//! nothing.
 
 use std::time::Duration;
 

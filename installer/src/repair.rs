@@ -8,6 +8,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     net::SocketAddr,
+    os::fd::AsFd,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -71,10 +72,7 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
             log.warn(format_args!("problem={:?}", error.to_string()));
         }
         while began.elapsed() < PERIOD {
-            sys::wait_readable(
-                &[std::os::fd::AsFd::as_fd(&signals)],
-                PERIOD.saturating_sub(began.elapsed()),
-            )?;
+            sys::wait_readable(&[signals.as_fd()], PERIOD.saturating_sub(began.elapsed()))?;
             if signals.came() {
                 return Ok(());
             }
