@@ -1,4 +1,8 @@
 //! What a black-box tester did to the plugin's binary and found wrong.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test ends at the first thing that is not as it should be"
+)]
 
 use std::{
     fs::OpenOptions,
