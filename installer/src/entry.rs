@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use evergreen_cni::netconf::{EXEMPT_BY_DEFAULT, KUBECONFIG_PLACEHOLDER, POD_ANNOTATIONS};
+use evergreen_cni::netconf::{EXEMPT_BY_DEFAULT, Envelope, KUBECONFIG_PLACEHOLDER, NetConf, POD_ANNOTATIONS};
 use serde_json::{Map, Value, json};
 
 /// Our entry, checked.
@@ -28,10 +28,9 @@ impl Entry {
         if let Some(namespace) = own_namespace {
             exempt(&mut object, namespace)?;
         }
-        Ok(Self {
-            type_name,
-            object: Value::Object(object),
-        })
+        let object = Value::Object(object);
+        plugin_takes(&object)?;
+        Ok(Self { type_name, object })
     }
 
     /// The plugin's file name; also what tells our entry from everybody else's.
@@ -104,6 +103,23 @@ fn exempt(object: &mut Map<String, Value>, namespace: &str) -> Result<()> {
     };
     evergreen.insert("exempt-namespaces".to_owned(), Value::Array(names));
     Ok(())
+}
+
+/// Asks the plugin's own reader. What it refuses would fail every pod of the node, the next installer's included, which
+/// is the one that would bring the correction.
+fn plugin_takes(object: &Value) -> Result<()> {
+    let mut call = object.clone();
+    // The runtime puts in what the list says.
+    call["name"] = json!("network");
+    call["cniVersion"] = json!("1.0.0");
+    let stdin = call.to_string();
+    let refusal = Envelope::read(stdin.as_bytes())
+        .and_then(|envelope| NetConf::check(&envelope, envelope.version()?).map(|_| ()))
+        .err();
+    match refusal {
+        Some(why) => bail!("the plugin would refuse the netconf template: {why}"),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -179,6 +195,11 @@ mod tests {
             // It would break the log's lines, and every path that is printed.
             (r#"{"type":"a\nb"}"#, "plain file name"),
             (r#"{"type":"x","capabilities":[]}"#, "`capabilities`"),
+            (
+                r#"{"type":"x","linkerd":{"inbound-ports-to-ignore":["80-"]}}"#,
+                "80-",
+            ),
+            (r#"{"type":"x","evergreen":{"dead-line":1}}"#, "dead-line"),
         ] {
             let error = Entry::from_template(template, Path::new("/k"), Some("mesh")).unwrap_err();
             assert!(format!("{error:#}").contains(reason), "{template}: {error:#}");

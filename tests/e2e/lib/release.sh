@@ -15,11 +15,15 @@ import_ours() {
   import_image "$STATE/images/ours.tar"
 }
 
-# install_chart ARGS...: and wait until the DaemonSet is ready.
-install_chart() {
+# apply_chart ARGS...: helm's part. install_chart ARGS...: and wait until the DaemonSet is ready.
+apply_chart() {
   helm upgrade --install "$RELEASE" "$ROOT/installer/chart" --namespace "$RELEASE_NAMESPACE" --create-namespace \
     --set image.name="$OUR_IMAGE" --set image.version=e2e --set image.pullPolicy=Never \
     --set destCNIBinDir="$BIN_DIR" --set destCNINetDir="$NET_DIR" "$@"
+}
+
+install_chart() {
+  apply_chart "$@"
   installer_is_ready
 }
 

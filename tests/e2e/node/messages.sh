@@ -6,6 +6,7 @@ messages() {
   heading "What a user sees"
   run_case "ready turns false when the runtime's network goes, and true when it is back" readiness_follows
   run_case "what is deleted, emptied or opened on the node is back at once" node_is_healed
+  run_case "a configuration that the plugin would refuse does not reach the node" bad_netconf_stays_out
   # From here on the pod waits when the API server cannot be asked: the runtime's annotations would let it start.
   run_case "an annotation that is no port" event_says wrong-port 'skip-inbound-ports.*80-' break_nothing \
     '"config.linkerd.io/skip-inbound-ports": "80-"'
@@ -44,6 +45,24 @@ kubeconfig_path_of_token() { find "$NET_DIR" -name token; }
 
 # everything_is PICTURE: but for the token's own bytes, for a new one may have been minted.
 everything_is() { diff <(grep -v '/token$' <<<"$1") <(picture | grep -v '/token$') && host_token_accepted; }
+
+# bad_netconf_stays_out: it would fail every pod of the node, and so the installer's next one, which could correct it.
+bad_netconf_stays_out() {
+  apply_chart --set ignoreSubnets=10.0.0.0/33
+  wait_for 60 "the new installer refuses" installer_refuses
+  echo "note: $(installer_says | grep 'would refuse' | head -n 1 | cut -c1-300)"
+  in_chain
+  [ "$(grep -c 10.0.0.0/33 "$NET_DIR/10-node.conflist")" = 0 ]
+  make_pod meanwhile meshed
+  ready meanwhile
+  is_meshed meanwhile
+  remove meanwhile
+  install_chart
+}
+
+installer_refuses() { installer_says | grep 'would refuse the netconf'; }
+
+installer_says() { kubectl -n "$RELEASE_NAMESPACE" logs -l k8s-app=evergreen-cni -c install-cni --tail=20; }
 
 # event_says POD PATTERN BREAK [ANNOTATION]: something is broken with the installer frozen, a meshed pod is made, and its
 # Event has to say what is wrong. Then all is put right again, and the pod starts.
