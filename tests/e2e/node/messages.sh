@@ -52,7 +52,7 @@ bad_netconf_stays_out() {
   wait_for 60 "the new installer refuses" installer_refuses
   echo "note: $(installer_says | grep 'would refuse' | head -n 1 | cut -c1-300)"
   in_chain
-  [ "$(grep -c 10.0.0.0/33 "$NET_DIR/10-node.conflist")" = 0 ]
+  if grep 10.0.0.0/33 "$NET_DIR/10-node.conflist"; then return 1; fi
   make_pod meanwhile meshed
   ready meanwhile
   is_meshed meanwhile
