@@ -40,7 +40,8 @@ pub struct Row<'a> {
 
 /// Every case, and the sizes of the two binaries.
 pub struct Table<'a> {
-    rows: Vec<Row<'a>>,
+    /// A line each.
+    pub rows: Vec<Row<'a>>,
     size: u64,
     peer_size: Option<u64>,
 }
