@@ -1,10 +1,14 @@
 //! A few paths over plain HTTP, for the kubelet's probes and for Prometheus. Reads one request, answers, and
-//! closes: nobody who asks can hold up anything but this thread, and that for no longer than [`ASKING_TAKES`].
+//! closes, each in a thread that ends with it: who connects and says nothing holds up nobody, as long as not more than
+//! [`AT_ONCE`] do so, and then for no longer than [`ASKING_TAKES`].
 
 use std::{
     io::{self, Read, Write},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
-    sync::Arc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver},
+    },
     thread,
     time::Duration,
 };
@@ -13,6 +17,10 @@ use anyhow::{Context, Result};
 use evergreen_cni::{deadline::Deadline, log::Log};
 
 const ASKING_TAKES: Duration = Duration::from_millis(500);
+/// So many are answered at once. The others wait in the kernel's queue.
+const AT_ONCE: usize = 64;
+/// Answering needs a few kilobytes.
+const STACK: usize = 64 << 10;
 /// Longer than the first line of any request that is meant for us.
 const LONGEST: usize = 4096;
 
@@ -54,17 +62,22 @@ pub fn start(address: SocketAddr, answers: Answers, log: Log) -> Result<()> {
         let answers = Arc::clone(&answers);
         thread::Builder::new()
             .name("serve".to_owned())
-            .stack_size(64 << 10)
+            .stack_size(STACK)
             .spawn(move || serve(&listener, &answers))
             .context("start a thread")?;
     }
     Ok(())
 }
 
+/// Answers for ever, up to [`AT_ONCE`] at a time.
 fn serve(listener: &TcpListener, answers: &Answers) {
+    // A place is taken by putting something in, which waits while all are taken.
+    let (places, taken) = mpsc::sync_channel(AT_ONCE);
+    let taken = Arc::new(Mutex::new(taken));
     for stream in listener.incoming() {
         match stream {
-            Ok(stream) => answer(stream, answers),
+            Ok(stream) if places.send(()).is_ok() => answer_beside(stream, answers, &taken),
+            Ok(_) => return,
             // Out of descriptors or memory, most likely: to ask again at once would only take time from who can help.
             Err(_) => thread::sleep(ASKING_TAKES),
         }
@@ -86,6 +99,23 @@ fn listen(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     match (v6, TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))) {
         (Err(_), Err(e)) => Err(e),
         (v6, v4) => Ok([v6, v4].into_iter().flatten().collect()),
+    }
+}
+
+/// Answers in a thread of its own, and then gives its place back.
+fn answer_beside(stream: TcpStream, answers: &Answers, taken: &Arc<Mutex<Receiver<()>>>) {
+    let (answers, place) = (Arc::clone(answers), Arc::clone(taken));
+    let give_back = |place: &Mutex<Receiver<()>>| {
+        let _ = place.lock().unwrap_or_else(PoisonError::into_inner).recv();
+    };
+    let thread = thread::Builder::new().name("answer".to_owned()).stack_size(STACK);
+    let started = thread.spawn(move || {
+        answer(stream, &answers);
+        give_back(&place);
+    });
+    if started.is_err() {
+        // No thread to be had: this one is not answered, the next may be.
+        give_back(taken);
     }
 }
 
@@ -130,6 +160,8 @@ fn path(stream: &mut TcpStream, deadline: Deadline) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::status::Status;
 
@@ -161,6 +193,19 @@ mod tests {
         assert!(get("/").starts_with("HTTP/1.1 404 "));
         assert_eq!(ask(address, "POST /livez HTTP/1.1\r\n\r\n"), "");
         server.join().unwrap();
+    }
+
+    #[test]
+    fn who_connects_and_says_nothing_holds_up_nobody() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let answers: Answers = Arc::new(|_| Some(Answer::good("ok\n")));
+        thread::spawn(move || serve(&listener, &answers));
+        let _silent = [(); AT_ONCE / 2].map(|()| TcpStream::connect(address).unwrap());
+        let start = Instant::now();
+        assert!(ask(address, "GET /livez HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"));
+        // One after the other they would take sixteen seconds.
+        assert!(start.elapsed() < 4 * ASKING_TAKES, "{:?}", start.elapsed());
     }
 
     #[test]
