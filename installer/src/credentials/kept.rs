@@ -16,16 +16,16 @@ use crate::{
 
 /// The token on the node, when it is one that was requested for this configuration and still has a while to live. It says
 /// all of that itself, but for one thing: a copy of a pod's token that names no pod (an issuer of another kind made it)
-/// looks like a requested one, and must go on following the pod's. That is in the record beside it.
+/// looks like an unbound one, and must go on following the pod's. That is in the record beside it, which is written after
+/// the token and so may be one token behind: where the token can tell, it is not asked.
 pub fn minted_before(config: &Config) -> Option<Minted> {
-    if recorded(&config.place)["kind"] == Kind::Copy.word() {
-        return None;
-    }
+    let is_copy = || recorded(&config.place)["kind"] == Kind::Copy.word();
     let token = fs::read(token_file(&config.place).here()).ok()?;
     let claims = Claims::read(&token)?;
     let kind = match (&claims.kubernetes.node, &claims.kubernetes.pod) {
         (_, Some(_)) => return None,
         (Some(_), None) => Kind::NodeBound,
+        (None, None) if is_copy() => return None,
         (None, None) => Kind::Unbound,
     };
     let pods = pod_token(config)
