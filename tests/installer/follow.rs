@@ -144,7 +144,8 @@ fn d18_whatever_of_ours_is_deleted_or_changed_comes_back() {
     installer.until(&node, "the opened directory is closed", || {
         node.snapshot() == right
     });
-    fs::remove_dir_all(node.net("linkerd-cni.evergreen")).unwrap();
+    // In one step: one by one, its files would come back while others go.
+    fs::rename(node.net("linkerd-cni.evergreen"), node.path("gone")).unwrap();
     installer.until(&node, "the deleted directory is back", || {
         node.snapshot() == right
     });
