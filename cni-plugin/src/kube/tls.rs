@@ -57,9 +57,10 @@ impl Tls {
                 (bundle, verifier)
             }
             None => {
-                let because = match kubeconfig.server.is_tls() {
-                    true => "insecure-skip-tls-verify",
-                    false => "the server's URL is http://",
+                let because = if kubeconfig.server.is_tls() {
+                    "insecure-skip-tls-verify"
+                } else {
+                    "the server's URL is http://"
                 };
                 log.warn(format_args!("trust=anybody because={because:?}"));
                 (Bundle::default(), verifier::of_anybody(&provider))

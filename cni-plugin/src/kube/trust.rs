@@ -3,9 +3,8 @@
 //! As in Go: blocks of other kinds, blocks that do not parse and text around them are skipped, and one good certificate
 //! is enough. Unlike in Go, what was skipped is counted and said, and two blocks glued together on one line
 //! (`-----END CERTIFICATE----------BEGIN CERTIFICATE-----`, which a careless `cat` makes) are both read, as is one behind
-//! a block that was cut off. And an authority
-//! past its end still counts, since webpki looks at no dates of a trust anchor: what it signed must hold by itself. That
-//! is said in the log.
+//! a block that was cut off. And an authority past its end still counts, since webpki looks at no dates of a trust
+//! anchor: what it signed must hold by itself. That is said in the log.
 
 use std::{fmt::Write, fs, iter, path::Path};
 
