@@ -42,6 +42,8 @@ use crate::{
 
 /// The interface whose address is the pod's: containerd and CRI-O name it so, and Multus calls others otherwise.
 const PRIMARY: &str = "eth0";
+/// Bytes of stdin that take two reads, the second one to see its end.
+const USUAL_INPUT: usize = 8 << 10;
 
 /// One CNI call. The checks come in the reference library's order: environment, stdin, command, version, our own.
 pub fn run(env: Environment<'_>, stdin: &mut dyn Read) -> Reply {
@@ -54,7 +56,8 @@ pub fn run(env: Environment<'_>, stdin: &mut dyn Read) -> Reply {
         // Stdin is not read: whoever asks for the version may leave it open.
         return Reply::versions();
     }
-    let mut input = Vec::new();
+    // Room for every usual configuration: from nothing, a Vec reads 32 bytes, then twice as many, and so on.
+    let mut input = Vec::with_capacity(USUAL_INPUT);
     if let Err(e) = stdin.read_to_end(&mut input) {
         return Reply::failure(
             &Failure::new(Code::Io, format!("error reading from stdin: {e}")),
