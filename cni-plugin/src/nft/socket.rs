@@ -13,7 +13,9 @@ use crate::sys::NetfilterSocket;
 /// The kernel answers before `send` returns; this only keeps a kernel that does not from holding the node.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// More than a datagram of a dump, which is at most 32 KiB (`netlink_dump` in net/netlink/af_netlink.c).
-const BUFFER: usize = 64 * 1024;
+const DUMP_BUFFER: usize = 64 * 1024;
+/// More than an answer: a header, an error, the words for it. Sixteen times less memory to touch than a dump needs.
+const ANSWER_BUFFER: usize = 4 * 1024;
 /// What every socket may send without asking (`net.core.wmem_default` is about 208 KiB).
 const DEFAULT_SEND: usize = 128 * 1024;
 /// How often a dump is started again when rules change meanwhile.
@@ -45,7 +47,7 @@ impl Conversation {
         Ok(Self {
             socket,
             next: 1,
-            buffer: vec![0; BUFFER],
+            buffer: vec![0; ANSWER_BUFFER],
         })
     }
 
@@ -128,6 +130,7 @@ impl Conversation {
         family: u8,
         attributes: impl Fn(&mut Writer),
     ) -> Result<Vec<u8>, Error> {
+        self.buffer.resize(DUMP_BUFFER, 0);
         for _ in 0..DUMP_TRIES {
             let sequence = self.request(kind, libc::NLM_F_DUMP, family, &attributes)?;
             if let Some(dump) = self.receive_dump(what, sequence)? {
@@ -177,7 +180,11 @@ impl Conversation {
     }
 
     /// A batch is one datagram, which must fit into the socket's send buffer as a whole.
-    fn make_room(&self, length: usize) -> Result<(), Error> {
+    fn make_room(&mut self, length: usize) -> Result<(), Error> {
+        // An error that is not capped repeats one message of the batch.
+        if self.buffer.len() < ANSWER_BUFFER + length {
+            self.buffer.resize(ANSWER_BUFFER + length, 0);
+        }
         if length <= DEFAULT_SEND {
             return Ok(());
         }
