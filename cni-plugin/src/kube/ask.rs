@@ -22,8 +22,10 @@ use crate::{deadline::Deadline, log::Log};
 
 /// A pod of etcd's largest size (1.5 MiB) in JSON, with room.
 const LARGEST_BODY: u64 = 8 << 20;
-/// Per direction and layer. The default of 128 KiB would double what the process takes.
-const BUFFER: usize = 16 << 10;
+/// For what comes in: one TLS record. The default of 128 KiB would double what the process takes.
+const INPUT: usize = 16 << 10;
+/// For what goes out, beside our headers: a request line, a proxy's own. All of it is zeroed before it is used.
+const OUTPUT: usize = 4 << 10;
 
 /// What to ask.
 #[derive(Debug)]
@@ -172,8 +174,8 @@ fn config(proxy: Option<Proxy>, headers: &[(HeaderName, HeaderValue)]) -> Config
         .http_status_as_error(false)
         .user_agent(concat!("evergreen-cni/", env!("CARGO_PKG_VERSION")))
         .accept("application/json")
-        .input_buffer_size(BUFFER)
-        .output_buffer_size(BUFFER + head)
+        .input_buffer_size(INPUT)
+        .output_buffer_size(OUTPUT + head)
         .max_idle_connections(1)
         .build()
 }
