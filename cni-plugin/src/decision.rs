@@ -12,6 +12,10 @@ use crate::{
     ports::{Port, PortSet},
 };
 
+/// With something in reserve the API server is waited for no longer than this part of the call's time: after a restart
+/// of its node a pod should be back within seconds, whatever has become of the API server.
+pub(crate) const IN_RESERVE: u32 = 8;
+
 /// Why there is no decision.
 pub enum Undecided {
     /// The API server cannot be asked; something else may stand in for it.
@@ -30,9 +34,11 @@ pub fn decide(
     log: Log,
 ) -> Result<Decision, Failure> {
     let in_reserve = netconf.annotations.is_some() && netconf.annotations_decide;
-    // With a reserve there is no need to wait for the API server to the end: after a restart of its node a pod should be
-    // back within seconds, whatever has become of the API server.
-    let wait = if in_reserve { deadline.share(8) } else { deadline };
+    let wait = if in_reserve {
+        deadline.share(IN_RESERVE)
+    } else {
+        deadline
+    };
     match decide_by_api(netconf, pod, families, wait, log) {
         Err(Undecided::CannotBeAsked(error)) if in_reserve => {
             log.warn(format_args!(

@@ -151,7 +151,8 @@ fn check(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Result<Reply, 
         return Ok(Reply::nothing());
     };
     let families = families(call, netconf, netns.as_ref().ok());
-    match decision::decide_by_api(netconf, &pod, &families, tools.deadline.share(4), log) {
+    let wait = tools.deadline.share(decision::IN_RESERVE);
+    match decision::decide_by_api(netconf, &pod, &families, wait, log) {
         Ok(Decision::Skip(_)) => {}
         Ok(Decision::Redirect(redirect)) => {
             // One more interface left the rules as they are, and so they may be more or less than it needs.
