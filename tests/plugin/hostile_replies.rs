@@ -98,7 +98,9 @@ fn a_dead_proxy_is_named_and_its_password_is_not() {
 #[test]
 fn a_control_plane_pod_has_ports_to_fall_back_on_whatever_becomes_of_the_service() {
     let node = Node::new();
-    node.api.put_pod("shop", "web-0", pod("control-plane"));
+    let mut control_plane = pod("meshed");
+    control_plane["metadata"]["labels"]["linkerd.io/control-plane-component"] = json!("identity");
+    node.api.put_pod("shop", "web-0", control_plane);
     for answer in [
         Answer::new(404, "404 page not found\n"),
         Answer::new(500, "Internal Server Error"),
@@ -132,4 +134,23 @@ fn a_namespace_that_is_not_served_is_lived_with() {
     assert_eq!(reply.exit_code, Some(0), "{reply:?}");
     assert!(reply.stderr.contains("namespace left out"), "{reply:?}");
     assert!(namespace.nft_list().contains("redirect"), "{reply:?}");
+}
+
+#[test]
+fn a_kubeconfig_that_a_power_cut_damaged_is_one_that_is_not_there_and_the_annotations_decide() {
+    let node = Node::new();
+    let whole = node.kubeconfig().to_string();
+    let mut netconf = netconf(&node);
+    netconf["runtimeConfig"] =
+        json!({"io.kubernetes.cri.pod-annotations": {"linkerd.io/proxy-version": "x"}});
+    for damaged in ["", &whole[..whole.len() / 2], "\0\0\0\0", "{{{"] {
+        node.write("kubeconfig", damaged);
+        let namespace = Namespace::new();
+        let reply = add(&node, &namespace).netconf(&netconf).run().unwrap();
+        assert_eq!(reply.exit_code, Some(0), "{damaged:?}: {reply:?}");
+        assert!(
+            namespace.nft_list().contains("redirect"),
+            "{damaged:?}: {reply:?}"
+        );
+    }
 }

@@ -169,7 +169,7 @@ fn a_kubeconfig_that_cannot_be_read_is_named_with_what_to_do() {
     fs::write(&path, "").unwrap();
     says("empty", Class::Credential, "is empty; the installer writes it");
     fs::write(&path, b"\xff\xfe").unwrap();
-    says("not text", Class::Kubeconfig, "is not text");
+    says("not text", Class::Credential, "is not text");
     let mut two = node.kubeconfig();
     two["contexts"][0]["name"] = "a".into();
     two["clusters"] = json!([{"name": "a", "cluster": {}}, {"name": "b", "cluster": {}}]);

@@ -126,7 +126,7 @@ impl Kubeconfig {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bytes = read(path, "kubeconfig")?;
         let text = std::str::from_utf8(&bytes)
-            .map_err(|_| invalid("is not text (UTF-8); write it anew").while_doing(&said(path)))?;
+            .map_err(|_| damaged("is not text (UTF-8)").while_doing(&said(path)))?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         Self::parse(text, folder).map_err(|e| e.while_doing(&said(path)))
     }
@@ -135,11 +135,13 @@ impl Kubeconfig {
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Error> {
         let text = text.trim_start_matches('\u{feff}');
         if text.trim().is_empty() {
-            // An empty file is how a kubeconfig looks after a power cut, not what a person wrote.
             let message = "is empty; the installer writes it: see its log on this node";
             return Err(Error::new(Class::Credential, message));
         }
-        let raw = raw::parse(text).map_err(|e| invalid(format!("{e}; write it anew")))?;
+        let raw = raw::parse(text).map_err(|e| match e.is_damage() {
+            true => damaged(&e.to_string()),
+            false => invalid(format!("{e}; write it anew")),
+        })?;
         if let Some(kind) = raw.kind.as_deref().filter(|k| !k.is_empty() && *k != "Config") {
             return Err(invalid(format!("is a {kind:?}, not a kubeconfig (kind Config)")));
         }
@@ -266,6 +268,12 @@ fn unique<T>(list: &str, entries: &[Named<T>]) -> Result<(), Error> {
 
 fn said(path: &Path) -> String {
     format!("kubeconfig {}", path.display())
+}
+
+/// An empty, cut off or zeroed file is how a kubeconfig looks after a power cut, not what a person wrote: it counts as a
+/// credential that is not there, for which the pod's annotations may stand in.
+fn damaged(how: &str) -> Error {
+    Error::new(Class::Credential, format!("{how}; write it anew"))
 }
 
 fn invalid(message: impl Into<String>) -> Error {

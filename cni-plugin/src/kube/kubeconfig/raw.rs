@@ -139,10 +139,18 @@ pub(super) fn parse(text: &str) -> Result<Config, Unreadable> {
     }
 }
 
+/// Said of a text that can be read and is no kubeconfig.
+const FIELD: &str = "has a field of another type than a kubeconfig's";
+
 impl Unreadable {
+    /// True when the text itself is broken.
+    pub(super) fn is_damage(&self) -> bool {
+        self.what != FIELD
+    }
+
     fn field(line: usize, column: usize) -> Self {
         Self {
-            what: "has a field of another type than a kubeconfig's",
+            what: FIELD,
             line,
             column,
         }
