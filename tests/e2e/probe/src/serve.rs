@@ -71,6 +71,8 @@ fn answer(name: &str, mut stream: TcpStream) -> Result<()> {
 /// Where the client was going before the kernel redirected it; without a redirect, where it arrived.
 fn meant_for(stream: &TcpStream) -> Result<SocketAddr> {
     let local = stream.local_addr()?;
+    // A listener on `[::]` sees an IPv4 connection as ::ffff:a.b.c.d; the kernel keeps its target as IPv4.
+    let local = SocketAddr::new(local.ip().to_canonical(), local.port());
     let socket = SockRef::from(stream);
     let original = if local.is_ipv4() {
         socket.original_dst_v4()
