@@ -99,7 +99,8 @@ is_plain() {
 }
 
 # remove POD...: and wait until they are gone.
-remove() { kubectl delete pod "$@" --timeout=30s; }
+# After an outage of the API server the kubelet hears of it late: its watches come back with pauses of up to a minute.
+remove() { kubectl delete pod "$@" --timeout=120s; }
 
 # complaints POD: what its Events warn of.
 complaints() {
