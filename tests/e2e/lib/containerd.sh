@@ -77,3 +77,13 @@ snapshotter() {
     echo native
   fi
 }
+
+# loaded_chain: the types of the plugins in the network that containerd has loaded, when its last load went well: what it
+# uses, whatever the directory holds by now. It reads the directory only when one of its watches wakes it.
+loaded_chain() {
+  "$TOOLS/crictl" --runtime-endpoint "unix://$RUNTIME" info 2>/dev/null |
+    jq -cer 'select(.lastCNILoadStatus == "OK") | [.cniconfig.Networks[-1].Config.Plugins[].Network.type] | join(",")'
+}
+
+# has_loaded TYPES: for waiting.
+has_loaded() { [ "$(loaded_chain)" = "$1" ]; }

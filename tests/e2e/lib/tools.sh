@@ -7,6 +7,7 @@
 declare -A BY_VERSION=(
   [cnitool]=github.com/containernetworking/cni/cnitool@v1.3.0
   [cnitool-oldest]=github.com/containernetworking/cni/cnitool@v0.6.0
+  [crictl]=sigs.k8s.io/cri-tools/cmd/crictl@v1.34.0
   [helm]=helm.sh/helm/v3/cmd/helm@v3.22.0
 )
 

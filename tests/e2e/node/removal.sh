@@ -22,6 +22,7 @@ uninstall() {
   helm uninstall "$RELEASE" --namespace "$RELEASE_NAMESPACE" --wait --timeout 60s
   wait_for 60 "the installer's pod has gone" no_installer
   diff <(echo "$before") <(picture)
+  wait_for 5 "containerd has loaded the chain without us" has_loaded bridge,portmap
   is_meshed last-meshed
   make_pod afterwards plain
   ready afterwards
