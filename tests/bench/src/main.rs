@@ -1,7 +1,8 @@
 //! `scripts/bench`: what one call takes, beside the least that the same job can take, all in one run.
 //!
-//! Cases take turns, so that a slow minute of the machine slows them all. Every figure is a median; a promise is the
-//! median of ratios within a round, or a bound that no clock is needed for. A promise that is missed makes the exit
+//! Cases take turns, so that a slow minute of the machine slows them all. Every figure is a median. A promise is a
+//! ratio within the same run (to a floor: of the runs that nothing else held up; to linkerd-cni: the median of the rounds'),
+//! or a bound that no clock is needed for. A promise that is missed makes the exit
 //! code 1.
 
 mod case;

@@ -103,6 +103,12 @@ impl Series {
         )
     }
 
+    /// The ratio of the tenth parts that were quickest: of runs that nothing else held up. On a busy machine a median says
+    /// how busy it was; on a quiet one the two are alike.
+    pub fn undisturbed_ratio(&self, to: &Self, of: fn(&Taken) -> f64) -> f64 {
+        self.quantile(0.1, of) / to.quantile(0.1, of)
+    }
+
     /// Every run, for keeping.
     pub fn to_json(&self) -> Value {
         let all = |of: fn(&Taken) -> f64| -> Value { self.rounds.iter().flatten().map(of).collect() };

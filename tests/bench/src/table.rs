@@ -103,13 +103,13 @@ impl<'a> Table<'a> {
         promises
     }
 
-    /// A case's wall time as so many times its floor's.
+    /// A case's wall time as so many times its floor's, of runs that nothing else held up.
     fn to_its_floor(&self, row: &Row<'_>) -> Option<Promise> {
         let (floor, at_most) = row.case.floor?;
         let of = self.rows.iter().find(|row| row.case.name == floor)?;
         Some(Promise {
             of: format!("{}: wall time, times {floor:?}", row.case.name),
-            is: row.ours.series.ratio(&of.ours.series, |t| t.wall),
+            is: row.ours.series.undisturbed_ratio(&of.ours.series, |t| t.wall),
             at_most,
         })
     }
