@@ -5,6 +5,7 @@
 NODE=$STATE/node
 BIN_DIR=$NODE/opt/cni/bin
 NET_DIR=$NODE/etc/cni/net.d
+PRIMARY=$STATE/run/primary.conflist     # the primary CNI's own list, as it writes it
 CHAIN=node-net
 # Debian's plugins speak 1.0.0; those built with containerd 2 speak 1.1.0, whose runtimes ask for STATUS.
 PLUGINS=${CONTAINERD2:-/usr/lib/cni}
@@ -28,6 +29,13 @@ make_node() {
 }
 END
   chmod 600 "$NET_DIR/10-node.conflist"
+  cp -p "$NET_DIR/10-node.conflist" "$PRIMARY"
+}
+
+# primary_writes FILE: the primary CNI replaces its list by FILE, without our entry.
+primary_writes() {
+  cp -p "$1" "$NET_DIR/.primary"
+  mv "$NET_DIR/.primary" "$NET_DIR/10-node.conflist"
 }
 
 # picture: every file, link and folder below the node with mode, owner and digest: to compare before and after.

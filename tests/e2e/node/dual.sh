@@ -12,22 +12,23 @@ dual() {
   single_stack_again
 }
 
-# dual_stack_node: the primary CNI's list gets a second range; our entry stays where it is.
+# dual_stack_node: the primary CNI's list gets a second range.
 dual_stack_node() {
   ip addr add "$NODE_IP6/128" dev lo
   start outside6 "$PROBE" serve --name outside "[::]:9001"
-  cp "$NET_DIR/10-node.conflist" "$STATE/run/single.conflist"
   jq '.plugins[0] |= (.ipMasq = false | .ipam.ranges += [[{"subnet": "fd99:77::/64"}]] | .ipam.routes += [{"dst": "::/0"}])' \
-    "$STATE/run/single.conflist" >"$NET_DIR/.dual"
-  mv "$NET_DIR/.dual" "$NET_DIR/10-node.conflist"
+    "$PRIMARY" >"$STATE/run/dual.conflist"
+  chmod 600 "$STATE/run/dual.conflist"
+  primary_writes "$STATE/run/dual.conflist"
+  wait_for 10 "our entry is in the chain" in_chain
   # The runtime reads its list again within half a second.
   sleep 1
 }
 
 single_stack_again() {
-  cp "$STATE/run/single.conflist" "$NET_DIR/.single"
-  mv "$NET_DIR/.single" "$NET_DIR/10-node.conflist"
+  primary_writes "$PRIMARY"
   ip addr del "$NODE_IP6/128" dev lo
+  wait_for 10 "our entry is in the chain" in_chain
 }
 
 dual_stack_pod() {
