@@ -83,6 +83,17 @@ pub fn read() -> Result<Ruleset, Error> {
     Ok(ruleset)
 }
 
+/// Leaves an empty table of ours: it tells later calls, for the price of one question, that the fallback's rules are here.
+///
+/// Any nf_tables can hold it, also one that lacks what our rules need.
+pub fn mark() -> Result<(), Error> {
+    let mark = Ruleset::mark();
+    match Conversation::open()?.commit(|first| Batch::create(&mark, first)) {
+        Err(e) if e.errno() == Some(libc::EEXIST) => Ok(()),
+        done => done,
+    }
+}
+
 /// True when a table of others has this chain, in either family.
 pub fn has_chain(table: &str, chain: &str) -> Result<bool, Error> {
     let mut kernel = Conversation::open()?;

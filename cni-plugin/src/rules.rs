@@ -21,7 +21,12 @@ pub(crate) fn program(
         Ok(Applied::Created) => Ok("created by nf_tables"),
         Ok(Applied::Replaced) => Ok("replaced by nf_tables"),
         Err(error) if error.is_no_nf_tables() => {
-            let used = netns.run(|| iptables::apply(ruleset, tools))??;
+            let used = netns.run(|| {
+                // First the mark: whatever ends us after it, DEL knows where to look. A kernel without any nf_tables takes
+                // none, and needs none.
+                let _ = nft::mark();
+                iptables::apply(ruleset, tools)
+            })??;
             log.warn(format_args!("fallback={used:?} because {error}"));
             Ok("programmed by iptables")
         }
@@ -32,9 +37,10 @@ pub(crate) fn program(
 /// True when the namespace holds rules of ours.
 pub(crate) fn exist(netns: &Netns, tools: Tools<'_>) -> Result<bool, Failure> {
     netns.run(|| match nft::exists() {
-        Err(error) if !error.is_no_nf_tables() => Err(error.into()),
-        Ok(true) => Ok(true),
-        _ => Ok(iptables::may_be_here() && iptables::check_alone(tools)?.is_ok()),
+        Err(error) if error.is_no_nf_tables() => {
+            Ok(iptables::may_be_here() && iptables::check_alone(tools)?.is_ok())
+        }
+        answer => Ok(answer?),
     })?
 }
 
@@ -42,6 +48,8 @@ pub(crate) fn exist(netns: &Netns, tools: Tools<'_>) -> Result<bool, Failure> {
 pub(crate) fn remove(netns: &Netns, tools: Tools<'_>) -> Result<bool, Failure> {
     netns.run(|| {
         let by_nf_tables = match nft::remove() {
+            // Not even a mark: the fallback's rules are not looked for, which takes a pod's end some milliseconds.
+            Ok(false) => return Ok(false),
             Err(error) if error.is_no_nf_tables() => Ok(false),
             answer => answer,
         };
@@ -63,8 +71,8 @@ pub(crate) fn compare(
     tools: Tools<'_>,
 ) -> Result<(), Failure> {
     let found = netns.run(|| match nft::read() {
-        // Of ours there are none, but of the fallback's: what was lacking at ADD need not show itself now.
-        Ok(found) if found.tables.is_empty() && iptables::may_be_here() => Ok(None),
+        // What was lacking at ADD need not show itself now.
+        Ok(found) if found.is_mark() => Ok(None),
         Err(error) if error.is_no_nf_tables() => Ok(None),
         answer => answer.map(Some),
     })??;

@@ -131,6 +131,25 @@ pub(crate) fn title(family: Family) -> String {
     format!("{} {TABLE}", text::keyword(family))
 }
 
+// === impl Ruleset ===
+
+impl Ruleset {
+    /// What stands in nf_tables where the rules themselves are the fallback's: a table without a chain.
+    pub(crate) fn mark() -> Self {
+        let empty = Table {
+            family: Family::V4,
+            sets: Vec::new(),
+            chains: Vec::new(),
+        };
+        Self { tables: vec![empty] }
+    }
+
+    /// True for nothing but the mark.
+    pub(crate) fn is_mark(&self) -> bool {
+        *self == Self::mark()
+    }
+}
+
 // === impl SetName ===
 
 impl SetName {

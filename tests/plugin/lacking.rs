@@ -29,6 +29,12 @@ fn wanted() -> Ruleset {
     })
 }
 
+/// What ADD does on such a kernel: its mark, then the fallback's rules.
+fn fall_back(namespace: &Namespace, mode: IptablesMode) {
+    namespace.run(nft::mark).unwrap();
+    apply(namespace, &wanted(), tools(mode));
+}
+
 fn call(node: &Node, namespace: &Namespace, mode: &str, verb: &str) -> CniCall {
     CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, namespace.path())
         .pod("shop", "web-0")
@@ -51,7 +57,7 @@ fn check_looks_where_the_rules_are_and_del_takes_them_away() {
     for (mode, word) in MODES {
         let namespace = Namespace::new();
         let before = saved(&namespace);
-        apply(&namespace, &wanted(), tools(mode));
+        fall_back(&namespace, mode);
         silent(&call(&node, &namespace, word, "CHECK").run().unwrap());
         let save = namespace.command("iptables-save", &["-t", "nat"]);
         let variant = if word == "legacy" {
@@ -76,7 +82,7 @@ fn del_takes_away_what_both_ways_have_left() {
     for (mode, word) in MODES {
         let namespace = Namespace::new();
         let before = saved(&namespace);
-        apply(&namespace, &wanted(), tools(mode));
+        fall_back(&namespace, mode);
         namespace.run(|| nft::apply(&wanted())).unwrap();
         let reply = call(&node, &namespace, word, "DEL").run().unwrap();
         silent(&reply);
@@ -94,12 +100,13 @@ fn del_takes_away_what_both_ways_have_left() {
 fn a_second_interface_is_no_reason_to_program_the_pod_once_more() {
     let node = Node::new();
     let namespace = Namespace::new();
-    apply(&namespace, &wanted(), tools(IptablesMode::Legacy));
+    fall_back(&namespace, IptablesMode::Legacy);
+    let before = namespace.nft_list();
     let second = |verb| call(&node, &namespace, "legacy", verb).env("CNI_IFNAME", "net1");
     second("ADD").succeed().unwrap();
     assert_eq!(
         namespace.nft_list(),
-        "",
+        before,
         "nothing by nf_tables beside the fallback's rules"
     );
     silent(&second("CHECK").run().unwrap());
