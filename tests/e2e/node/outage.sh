@@ -56,7 +56,8 @@ END
   comes_back away-later inbound
   start_apiserver "$(current_key)"
   rm "$STATE/kubelet/static/static.yaml"
-  wait_for 30 "the node is ready" node_is True
+  # The kubelet's own pauses between two tries have grown by then.
+  wait_for 120 "the node is ready" node_is True
   remove away-meshed away-later away-plain
 }
 
