@@ -87,8 +87,8 @@ pub fn remove(tools: Tools<'_>) -> Result<bool, Error> {
     removed.into_iter().try_fold(false, |any, one| Ok(any | one?))
 }
 
-/// True when rules of ours may be here. Asks the kernel and starts no program: whoever has never needed the fallback
-/// does not pay for it.
+/// True when rules of ours may be here. Asks the kernel and starts no program, but makes the end of the process wait some
+/// milliseconds: to be asked only where the fallback has left its mark, or where there is no nf_tables to hold one.
 pub fn may_be_here() -> bool {
     // Of the legacy variant the kernel only tells which tables a namespace has; nothing, while its module is not loaded.
     let legacy = ["ip_tables_names", "ip6_tables_names"].iter().any(|list| {

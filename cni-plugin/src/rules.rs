@@ -25,7 +25,10 @@ pub(crate) fn program(
                 // First the mark: whatever ends us after it, DEL knows where to look. A kernel without any nf_tables takes
                 // none, and needs none.
                 let _ = nft::mark();
-                iptables::apply(ruleset, tools)
+                iptables::apply(ruleset, tools).inspect_err(|_| {
+                    // Half done is undone: the rules by `apply` itself, the mark here.
+                    let _ = nft::remove();
+                })
             })??;
             log.warn(format_args!("fallback={used:?} because {error}"));
             Ok("programmed by iptables")

@@ -98,6 +98,17 @@ is_plain() {
   same "outside for $NODE_IP:$OUTSIDE_PORT" "$(ask_from "$1" app "$NODE_IP:$OUTSIDE_PORT")" "$1, outbound"
 }
 
+# make_static_pod: the kubelet finds it in its folder and calls it static-$NODE_NAME.
+make_static_pod() {
+  cat >"$STATE/kubelet/static/static.yaml" <<END
+apiVersion: v1
+kind: Pod
+metadata: {name: static, namespace: default}
+spec:
+$(pod_spec plain)
+END
+}
+
 # remove POD...: and wait until they are gone.
 # After an outage of the API server the kubelet hears of it late: its watches come back with pauses of up to a minute.
 remove() { kubectl delete pod "$@" --timeout=120s; }

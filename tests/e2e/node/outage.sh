@@ -32,13 +32,7 @@ pods_in_flight() {
 }
 
 sandboxes_come_back() {
-  cat >"$STATE/kubelet/static/static.yaml" <<END
-apiVersion: v1
-kind: Pod
-metadata: {name: static, namespace: default}
-spec:
-$(pod_spec plain)
-END
+  make_static_pod
   make_pod away-meshed meshed
   make_pod away-later meshed
   make_pod away-plain plain

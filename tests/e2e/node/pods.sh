@@ -86,13 +86,7 @@ END
 }
 
 special_pods() {
-  cat >"$STATE/kubelet/static/static.yaml" <<END
-apiVersion: v1
-kind: Pod
-metadata: {name: static, namespace: default}
-spec:
-$(pod_spec plain)
-END
+  make_static_pod
   make_pod on-host plain-on-host
   wait_for 30 "the static pod is known" kubectl get pod "static-$NODE_NAME"
   ready "static-$NODE_NAME"
