@@ -68,8 +68,12 @@ pub fn run(env: Environment<'_>, stdin: &mut dyn Read) -> Reply {
         Ok(known) => known,
         Err(failure) => return Reply::failure(&failure, None),
     };
-    let netconf = NetConf::check(&envelope, version).map_err(Failure::from);
-    answer(&call, netconf, env).unwrap_or_else(|failure| Reply::failure(&failure, Some(version)))
+    let netconf = NetConf::check(&envelope, version).and_then(|netconf| match call.verb {
+        Verb::Add | Verb::Check => netconf.with_previous(&envelope),
+        _ => Ok(netconf),
+    });
+    answer(&call, netconf.map_err(Failure::from), env)
+        .unwrap_or_else(|failure| Reply::failure(&failure, Some(version)))
 }
 
 /// Stdin's envelope and the protocol version that this command may be spoken in.

@@ -79,7 +79,7 @@ pub struct NetConf<'a> {
     pub deadline: Duration,
     /// The pod's annotations as the runtime knows them; none when it did not hand them over.
     pub annotations: Option<Strings>,
-    /// The previous plugin's result.
+    /// The previous plugin's result; none before [`NetConf::with_previous`].
     pub previous: Option<Previous<'a>>,
 }
 
@@ -104,11 +104,7 @@ impl<'a> Envelope<'a> {
             |e: serde_json::Error| Error::Decoding(format!("error unmarshall network config: {e}"));
         // The reference takes a bare `null` for an object without fields.
         let fields = Fields::parse(stdin).map_err(decoding)?;
-        match fields
-            .take::<Option<Cow<'_, str>>>("name")
-            .map_err(decoding)?
-            .flatten()
-        {
+        match fields.take::<Cow<'_, str>>("name").map_err(decoding)? {
             None => Err(Error::MissingName),
             Some(name) if name.is_empty() => Err(Error::MissingName),
             Some(name) if !is_cni_identifier(name.as_bytes()) => Err(Error::BadName(name.into_owned())),
@@ -146,20 +142,18 @@ impl<'a> Envelope<'a> {
     }
 
     fn asked_version(&self) -> Result<Cow<'_, str>, Error> {
-        let version = self.fields.take::<Option<Cow<'_, str>>>("cniVersion");
+        let version = self.fields.take::<Cow<'_, str>>("cniVersion");
         let version =
             version.map_err(|e| Error::Decoding(format!("decoding version from network config: {e}")))?;
-        Ok(version
-            .flatten()
-            .filter(|v| !v.is_empty())
-            .unwrap_or(VERSIONS[0].into()))
+        Ok(version.filter(|v| !v.is_empty()).unwrap_or(VERSIONS[0].into()))
     }
 }
 
 // === impl NetConf ===
 
 impl<'a> NetConf<'a> {
-    /// Checks every key of ours, and what we look at of `prevResult`.
+    /// Checks every key of ours. What is sent of a previous result is not looked at: most commands have no use for one, and
+    /// so it is no reason to fail.
     pub fn check(envelope: &Envelope<'a>, version: &'static str) -> Result<Self, Error> {
         let top = &envelope.fields;
         let linkerd = top.block("linkerd")?;
@@ -198,8 +192,14 @@ impl<'a> NetConf<'a> {
             always_ask: evergreen.one_of("ask-api", ["when-needed", "always"])? == 1,
             deadline: evergreen.checked("deadline-seconds", deadline)?,
             annotations: annotations(top),
-            previous: Previous::check(top, version)?,
+            previous: None,
         })
+    }
+
+    /// The same with the previous result, for ADD and CHECK.
+    pub fn with_previous(self, envelope: &Envelope<'a>) -> Result<Self, Error> {
+        let previous = Previous::check(&envelope.fields, self.version)?;
+        Ok(Self { previous, ..self })
     }
 
     /// The result of an ADD: the previous one, handed on.

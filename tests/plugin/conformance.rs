@@ -222,6 +222,29 @@ fn block_5_stdin_is_checked_before_the_command_and_its_version() {
 }
 
 #[test]
+fn block_5_keys_are_read_in_upper_or_lower_case_as_the_reference_reads_them() {
+    let mut block = Block("keys in another case", 0);
+    let call = call("ADD").stdin(
+        r#"{"NAME":"net","CNIVERSION":"0.4.0","Kubernetes":{"KubeConfig":"/x"},"Linkerd":{"Ports-To-Redirect":null},
+            "Evergreen":{"Ask-API":"always"},"prevresult":{"cniVersion":"0.4.0","x":1}}"#,
+    );
+    let result = json!({"cniVersion": "0.4.0", "x": 1});
+    assert_eq!(call.succeed().unwrap().unwrap(), result);
+    block.case();
+    for (stdin, expected) in [
+        // Of two that are one the last one wins, however it is written.
+        (r#"{"name":"a b","NAME":"net","cniVersion":"9"}"#, 1),
+        (r#"{"NAME":"net","name":"a b","cniVersion":"9"}"#, 7),
+        (r#"{"name":"net","Linkerd":{"Proxy-UID":"x"}}"#, 7),
+        (r#"{"name":"net","evergreen":{"ASK-NOBODY":1}}"#, 7),
+    ] {
+        let (code, message, _) = failure(&call.clone().stdin(stdin));
+        assert_eq!(code, expected, "{stdin}: {message}");
+        block.case();
+    }
+}
+
+#[test]
 fn block_5_versions_are_told_apart_as_the_reference_tells_them() {
     let mut block = Block("cniVersion", 0);
     let with = |verb: &str, version: Value| {

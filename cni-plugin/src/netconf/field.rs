@@ -1,8 +1,14 @@
 //! The keys of one JSON object, each decoded on its own, so that an error names the key and not a byte offset.
+//!
+//! As in the reference (Go's `encoding/json`), a key may be written in upper or lower case, of keys that are one the last
+//! one wins, and null counts as absent.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, fmt};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
 use serde_json::value::RawValue;
 
 use super::Error;
@@ -12,22 +18,28 @@ use super::Error;
 pub(super) struct Fields<'a> {
     /// Such as `linkerd.`, empty at the top.
     path: &'static str,
-    fields: BTreeMap<Cow<'a, str>, &'a RawValue>,
+    members: Members<'a>,
 }
 
+/// The keys of an object and the bytes of their values, in order.
+#[derive(Debug, Default)]
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
 impl<'a> Fields<'a> {
-    /// The whole of stdin. The last of a repeated key wins, as in the reference.
+    /// The whole of stdin.
     pub(super) fn parse(json: &'a [u8]) -> serde_json::Result<Self> {
-        let fields: Option<BTreeMap<Cow<'a, str>, &'a RawValue>> = serde_json::from_slice(json)?;
+        let members: Option<Members<'a>> = serde_json::from_slice(json)?;
         Ok(Self {
             path: "",
-            fields: fields.unwrap_or_default(),
+            members: members.unwrap_or_default(),
         })
     }
 
     /// The bytes of a key's value.
     pub(super) fn raw(&self, key: &str) -> Option<&'a RawValue> {
-        self.fields.get(key).copied()
+        let mut last_first = self.members.0.iter().rev();
+        let found = last_first.find(|(name, value)| name.eq_ignore_ascii_case(key) && value.get() != "null");
+        found.map(|(_, value)| *value)
     }
 
     /// A key's value, or the decoder's own error.
@@ -37,9 +49,9 @@ impl<'a> Fields<'a> {
             .transpose()
     }
 
-    /// A key's value; null counts as absent.
+    /// A key's value.
     pub(super) fn value<T: Deserialize<'a>>(&self, key: &str) -> Result<Option<T>, Error> {
-        self.take::<Option<T>>(key).map(Option::flatten).map_err(|e| {
+        self.take(key).map_err(|e| {
             // The position is one inside the value, of no use to anybody.
             let text = e.to_string();
             let cause = text.split(" at line ").next().unwrap_or_default();
@@ -73,14 +85,15 @@ impl<'a> Fields<'a> {
 
     /// A nested object; empty when absent.
     pub(super) fn block(&self, key: &'static str) -> Result<Self, Error> {
-        let fields = self.value(key)?.unwrap_or_default();
-        Ok(Self { path: key, fields })
+        let members = self.value(key)?.unwrap_or_default();
+        Ok(Self { path: key, members })
     }
 
     /// An error for the first key that is not in the list.
     pub(super) fn refuse_unknown(&self, known: &[&str]) -> Result<(), Error> {
-        match self.fields.keys().find(|key| !known.contains(&&***key)) {
-            Some(key) => Err(self.invalid(
+        let is_known = |key: &str| known.iter().any(|known| known.eq_ignore_ascii_case(key));
+        match self.members.0.iter().find(|(key, _)| !is_known(key)) {
+            Some((key, _)) => Err(self.invalid(
                 key,
                 format!("is not a key of this block; known are {}", known.join(", ")),
             )),
@@ -96,3 +109,33 @@ impl<'a> Fields<'a> {
         }
     }
 }
+
+// === impl Members ===
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_map(Object)
+    }
+}
+
+struct Object;
+
+impl<'de> Visitor<'de> for Object {
+    type Value = Members<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(Key(key)) = object.next_key()? {
+            members.push((key, object.next_value()?));
+        }
+        Ok(Members(members))
+    }
+}
+
+/// Borrowed wherever it has no escape.
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);

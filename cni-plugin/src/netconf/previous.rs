@@ -8,6 +8,14 @@ use serde_json::value::RawValue;
 use super::{Error, field::Fields};
 use crate::cidr::Family;
 
+/// The versions whose results are of one shape. The reference library has a type for each and takes any of its versions
+/// for the one it was asked in (`supportedVersions` of `pkg/types/020`, `040` and `100`).
+const SHAPES: [&[&str]; 3] = [
+    &["0.1.0", "0.2.0"],
+    &["0.3.0", "0.3.1", "0.4.0"],
+    &["1.0.0", "1.1.0"],
+];
+
 /// The bytes, and the two things we look at.
 #[derive(Debug)]
 pub struct Previous<'a> {
@@ -22,15 +30,15 @@ pub struct Previous<'a> {
 enum Version {
     Stated,
     Missing,
-    /// Null or empty, at this place of the bytes.
-    Empty(Range<usize>),
+    /// Null, empty, or another one of the same shape, at this place of the bytes.
+    ToBeStated(Range<usize>),
 }
 
 // === impl Previous ===
 
 impl<'a> Previous<'a> {
     pub(super) fn check(top: &Fields<'a>, version: &str) -> Result<Option<Self>, Error> {
-        let Some(raw) = top.raw("prevResult").filter(|raw| raw.get() != "null") else {
+        let Some(raw) = top.raw("prevResult") else {
             return Ok(None);
         };
         let invalid = |why: String| Error::Value {
@@ -43,20 +51,7 @@ impl<'a> Previous<'a> {
         }
         let shape: Shape<'_> =
             serde_json::from_str(raw.get()).map_err(|e| invalid(format!("cannot be read: {e}")))?;
-        let its_version = match shape.version {
-            None => Version::Missing,
-            Some(value) => match serde_json::from_str::<Option<String>>(value.get()) {
-                Ok(None) => Version::Empty(place_of(value, raw)),
-                Ok(Some(text)) if text.is_empty() => Version::Empty(place_of(value, raw)),
-                Ok(Some(text)) if text == version => Version::Stated,
-                _ => {
-                    let its = value.get();
-                    return Err(invalid(format!(
-                        "is of cniVersion {its}, the configuration of {version:?}"
-                    )));
-                }
-            },
-        };
+        let its_version = Version::of(shape.version, raw, version).map_err(invalid)?;
         let modern = shape.ips.into_iter().flatten().filter_map(|ip| ip.address);
         let old = [shape.ip4, shape.ip6]
             .into_iter()
@@ -72,18 +67,50 @@ impl<'a> Previous<'a> {
         }))
     }
 
-    /// The bytes again: what we do not understand we must not lose. Only a version that is not stated is added.
+    /// The bytes again: what we do not understand we must not lose. Only the version is made the configuration's.
     pub(super) fn handed_on(&self, version: &str) -> String {
         let bytes = self.raw.get();
         match &self.version {
             Version::Stated => bytes.to_owned(),
-            Version::Empty(place) => format!("{}\"{version}\"{}", &bytes[..place.start], &bytes[place.end..]),
+            Version::ToBeStated(place) => {
+                format!("{}\"{version}\"{}", &bytes[..place.start], &bytes[place.end..])
+            }
             Version::Missing => match bytes[1..].trim_start() {
                 "}" => format!("{{\"cniVersion\":\"{version}\"}}"),
                 rest => format!("{{\"cniVersion\":\"{version}\",{rest}"),
             },
         }
     }
+}
+
+// === impl Version ===
+
+impl Version {
+    /// What is stated in these bytes, where the configuration is of `version`; or why the two do not go together.
+    fn of(stated: Option<&RawValue>, bytes: &RawValue, version: &str) -> Result<Self, String> {
+        let Some(value) = stated else {
+            return Ok(Self::Missing);
+        };
+        let text = serde_json::from_str::<Option<String>>(value.get()).map(Option::unwrap_or_default);
+        match text {
+            Ok(text) if text == version => Ok(Self::Stated),
+            Ok(text) if text.is_empty() || are_of_one_shape(&text, version) => {
+                Ok(Self::ToBeStated(place_of(value, bytes)))
+            }
+            _ => {
+                let its = value.get();
+                Err(format!(
+                    "is of cniVersion {its}, the configuration of {version:?}"
+                ))
+            }
+        }
+    }
+}
+
+fn are_of_one_shape(one: &str, other: &str) -> bool {
+    SHAPES
+        .iter()
+        .any(|shape| shape.contains(&one) && shape.contains(&other))
 }
 
 /// Where a value borrowed from these bytes lies in them.
@@ -155,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_not_stated_is_added_and_nothing_else() {
+    fn a_version_that_is_not_stated_or_another_one_is_put_right_and_nothing_else() {
         for (previous, result) in [
             (r#"{"ips":[] }"#, r#"{"cniVersion":"0.4.0","ips":[] }"#),
             ("{ }", r#"{"cniVersion":"0.4.0"}"#),
@@ -164,6 +191,7 @@ mod tests {
                 r#"{"a":1,"cniVersion": "0.4.0" ,"b":2}"#,
             ),
             (r#"{"cniVersion":""}"#, r#"{"cniVersion":"0.4.0"}"#),
+            (r#"{"cniVersion" :"0.3.1" }"#, r#"{"cniVersion" :"0.4.0" }"#),
         ] {
             assert_eq!(handed_on(previous, "0.4.0"), result);
         }

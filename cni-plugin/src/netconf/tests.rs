@@ -31,7 +31,8 @@ fn with(path: &str, value: Value) -> String {
 fn check<T>(stdin: &str, look: impl FnOnce(&NetConf<'_>) -> T) -> Result<T, Error> {
     let envelope = Envelope::read(stdin.as_bytes())?;
     let version = envelope.version()?;
-    NetConf::check(&envelope, version).map(|conf| look(&conf))
+    let conf = NetConf::check(&envelope, version)?.with_previous(&envelope)?;
+    Ok(look(&conf))
 }
 
 #[test]
