@@ -137,13 +137,28 @@ fn a_namespace_that_is_not_served_is_lived_with() {
 }
 
 #[test]
-fn a_kubeconfig_that_a_power_cut_damaged_is_one_that_is_not_there_and_the_annotations_decide() {
+fn a_kubeconfig_that_is_damaged_or_not_whole_is_one_that_is_not_there_and_the_annotations_decide() {
     let node = Node::new();
-    let whole = node.kubeconfig().to_string();
+    let whole = node.kubeconfig();
+    let text = whole.to_string();
+    let lacks = |list: &str| {
+        let mut config = whole.clone();
+        config[list] = Value::Null;
+        config.to_string()
+    };
+    let yaml = "apiVersion: v1\nkind: Config\nclusters:\n- name: local\n  cluster:\n    serv";
     let mut netconf = netconf(&node);
     netconf["runtimeConfig"] =
         json!({"io.kubernetes.cri.pod-annotations": {"linkerd.io/proxy-version": "x"}});
-    for damaged in ["", &whole[..whole.len() / 2], "\0\0\0\0", "{{{"] {
+    for damaged in [
+        "",
+        &text[..text.len() / 2],
+        "\0\0\0\0",
+        "{{{",
+        yaml,
+        &lacks("users"),
+        &lacks("clusters"),
+    ] {
         node.write("kubeconfig", damaged);
         let namespace = Namespace::new();
         let reply = add(&node, &namespace).netconf(&netconf).run().unwrap();
@@ -153,4 +168,10 @@ fn a_kubeconfig_that_a_power_cut_damaged_is_one_that_is_not_there_and_the_annota
             "{damaged:?}: {reply:?}"
         );
     }
+    // What somebody has written and is wrong must not stay unseen.
+    let mut wrong = whole;
+    wrong["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = json!(true);
+    node.write_kubeconfig(&wrong);
+    let message = message_of(&add(&node, &Namespace::new()).netconf(&netconf));
+    assert!(message.contains("remove one of the two"), "{message}");
 }

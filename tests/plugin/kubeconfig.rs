@@ -177,7 +177,7 @@ fn a_kubeconfig_that_cannot_be_read_is_named_with_what_to_do() {
     fs::write(&path, two.to_string()).unwrap();
     says(
         "two clusters and no current context",
-        Class::Kubeconfig,
+        Class::Credential,
         "set current-context to one of \"a\"",
     );
 }

@@ -79,8 +79,8 @@ impl Error {
     ///
     /// False when the server did answer the question (404, another uid), and when only a person can help (a
     /// kubeconfig with unusable content, a request it finds wrong): hiding that behind an answer that works would let
-    /// it stay. A kubeconfig that is missing or empty counts as the former: that is what a node looks like before the
-    /// installer has run, or after a power cut.
+    /// it stay. A kubeconfig that is missing, empty or not whole counts as the former: that is what a node looks like
+    /// before the installer has run, or after a power cut.
     pub fn cannot_be_asked(&self) -> bool {
         match self.class {
             Class::Credential

@@ -6,6 +6,7 @@
 //!   Without either client-go would look into the environment and the pod's own files; a plugin on the host has none.
 //! - A context whose user or cluster does not exist: an error. client-go goes on without a credential and is told 403.
 //! - A user without any credential: an error for the same reason (except for `http://`, where none is ever sent).
+//! - Whatever else is missing: an error too, of the class of a file that is missing. See `missing`.
 //! - `token` and `tokenFile` together: the file wins whenever it can be read, else the token, as in client-go (kube-rs
 //!   takes the token, which is the one that goes stale).
 //! - `certificate-authority` with `-data`, `client-certificate` with `-data`, `client-key` with `-data`: an error, as in
@@ -142,24 +143,24 @@ impl Kubeconfig {
             true => damaged(&e.to_string()),
             false => invalid(format!("{e}; write it anew")),
         })?;
-        if let Some(kind) = raw.kind.as_deref().filter(|k| !k.is_empty() && *k != "Config") {
+        // Half of the word was cut off there, and then what stands behind it is missing.
+        if let Some(kind) = raw.kind.as_deref().filter(|kind| !"Config".starts_with(kind)) {
             return Err(invalid(format!("is a {kind:?}, not a kubeconfig (kind Config)")));
         }
-        let clusters = raw.clusters.unwrap_or_default();
-        let users = raw.users.unwrap_or_default();
-        let contexts = raw.contexts.unwrap_or_default();
-        unique("clusters", &clusters)?;
-        unique("users", &users)?;
-        unique("contexts", &contexts)?;
+        Self::check(&raw, folder)
+    }
 
-        let (context_name, context) = choose(&contexts, raw.current_context.as_deref())?;
-        let cluster = named(context.cluster.as_deref(), &clusters, "cluster", context_name)?;
-        let server = server::parse(cluster.server.as_deref().unwrap_or_default()).map_err(|e| {
-            invalid(format!(
-                "cluster {:?}: {e}",
-                context.cluster.as_deref().unwrap_or_default()
-            ))
-        })?;
+    fn check(raw: &raw::Config, folder: &Path) -> Result<Self, Error> {
+        let clusters = raw.clusters.as_deref().unwrap_or_default();
+        let users = raw.users.as_deref().unwrap_or_default();
+        let contexts = raw.contexts.as_deref().unwrap_or_default();
+        unique("clusters", clusters)?;
+        unique("users", users)?;
+        unique("contexts", contexts)?;
+
+        let (context_name, context) = choose(contexts, raw.current_context.as_deref())?;
+        let cluster = named(context.cluster.as_deref(), clusters, "cluster", context_name)?;
+        let server = server_of(cluster, context.cluster.as_deref().unwrap_or_default())?;
         let mut config = Self {
             trust: fields::trust(cluster, &server, folder)?,
             tls_server_name: fields::text(cluster.tls_server_name.as_deref()),
@@ -168,18 +169,18 @@ impl Kubeconfig {
             impersonate: Vec::new(),
             server,
         };
-        if !config.server.is_tls() && context.user.as_deref().unwrap_or_default().is_empty() {
+        let user_name = context.user.as_deref().unwrap_or_default();
+        if !config.server.is_tls() && user_name.is_empty() {
             return Ok(config);
         }
-        let user = named(context.user.as_deref(), &users, "user", context_name)?;
-        let user_name = context.user.as_deref().unwrap_or_default();
-        let in_user = |e: Error| Error::new(e.class, format!("user {user_name:?}: {e}"));
+        let user = named(context.user.as_deref(), users, "user", context_name)?;
+        let in_user = |e: Error| e.while_doing(&format!("user {user_name:?}"));
         config.identity = fields::identity(user, cluster, folder).map_err(in_user)?;
         config.impersonate = fields::impersonation(user).map_err(in_user)?;
         if !config.server.is_tls() {
             config.identity = Identity::default();
         } else if config.identity == Identity::default() {
-            return Err(in_user(invalid(
+            return Err(in_user(missing(
                 "holds no credential; name a tokenFile, a client certificate with its key, or an exec plugin",
             )));
         }
@@ -202,19 +203,30 @@ fn choose<'a>(
         }) => Ok((name, context)),
         Some(entry) => {
             let name = entry.name.as_deref().unwrap_or_default();
-            Err(invalid(format!(
+            Err(missing(format!(
                 "context {name:?} is empty; it must name a cluster and a user"
             )))
         }
-        None if current.is_empty() => Err(invalid(format!(
+        None if current.is_empty() => Err(missing(format!(
             "says no current-context and has no context {PREFERRED_CONTEXT:?}; set current-context to one of {}",
             names(contexts)
         ))),
-        None => Err(invalid(format!(
+        None => Err(missing(format!(
             "current-context is {current:?}, which is not among the contexts: {}",
             names(contexts)
         ))),
     }
+}
+
+/// Where the API server of this cluster is.
+fn server_of(cluster: &raw::Cluster, name: &str) -> Result<Server, Error> {
+    let in_cluster = |e: Error| e.while_doing(&format!("cluster {name:?}"));
+    let Some(url) = fields::text(cluster.server.as_deref()) else {
+        return Err(in_cluster(missing(
+            "has no server; write its URL, such as https://10.96.0.1:443",
+        )));
+    };
+    server::parse(&url).map_err(|e| in_cluster(invalid(e)))
 }
 
 /// The entry a context names.
@@ -226,7 +238,7 @@ fn named<'a, T>(
 ) -> Result<&'a T, Error> {
     let name = name.unwrap_or_default();
     if name.is_empty() {
-        return Err(invalid(format!(
+        return Err(missing(format!(
             "context {context:?} names no {what}; there are: {}",
             names(entries)
         )));
@@ -234,8 +246,8 @@ fn named<'a, T>(
     let entry = entries.iter().find(|e| e.name.as_deref() == Some(name));
     match entry.map(|e| &e.value) {
         Some(Some(value)) => Ok(value),
-        Some(None) => Err(invalid(format!("{what} {name:?} is empty"))),
-        None => Err(invalid(format!(
+        Some(None) => Err(missing(format!("{what} {name:?} is empty"))),
+        None => Err(missing(format!(
             "context {context:?} names the {what} {name:?}, which does not exist; there are: {}",
             names(entries)
         ))),
@@ -276,6 +288,13 @@ fn damaged(how: &str) -> Error {
     Error::new(Class::Credential, format!("{how}; write it anew"))
 }
 
+/// So does one that lacks a part: YAML that was cut off, or whose writer has not finished, is YAML all the same. Should a
+/// person have left the part out, there is no server to ask or no credential that it would take: the same would follow.
+fn missing(message: impl Into<String>) -> Error {
+    Error::new(Class::Credential, message)
+}
+
+/// A part that is wrong, or that contradicts another, is what a person has written.
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(Class::Kubeconfig, message)
 }

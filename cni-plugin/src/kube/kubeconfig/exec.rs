@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     fields::text,
-    invalid,
+    invalid, missing,
     raw::{self, Cluster},
 };
 use crate::kube::{error::Error, source::Secret};
@@ -51,6 +51,9 @@ impl ExecVersion {
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 pub(super) fn check(raw: &raw::Exec, cluster: &Cluster, folder: &Path) -> Result<Exec, Error> {
+    let Some(command) = text(raw.command.as_deref()) else {
+        return Err(missing("exec: command is missing; name the program"));
+    };
     let version = match raw.api_version.as_deref().unwrap_or_default() {
         "client.authentication.k8s.io/v1" => ExecVersion::V1,
         "client.authentication.k8s.io/v1beta1" => ExecVersion::V1Beta1,
@@ -62,21 +65,19 @@ pub(super) fn check(raw: &raw::Exec, cluster: &Cluster, folder: &Path) -> Result
     };
     match (raw.interactive_mode.as_deref().unwrap_or_default(), version) {
         ("Never" | "IfAvailable", _) | ("", ExecVersion::V1Beta1) => {}
-        ("", ExecVersion::V1) => return Err(invalid("exec: interactiveMode is missing; write Never")),
+        ("", ExecVersion::V1) => return Err(missing("exec: interactiveMode is missing; write Never")),
         ("Always", _) => {
             return Err(invalid(
                 "exec: interactiveMode is Always, and there is no terminal here; write Never",
             ));
         }
+        // May be half of a mode.
         (other, _) => {
-            return Err(invalid(format!(
+            return Err(missing(format!(
                 "exec: interactiveMode is {other:?}; write Never"
             )));
         }
     }
-    let Some(command) = text(raw.command.as_deref()) else {
-        return Err(invalid("exec: command is missing; name the program"));
-    };
     // A bare name is looked up in PATH; anything with a slash lies beside the kubeconfig unless it is absolute.
     let command = if command.contains('/') {
         folder.join(command)

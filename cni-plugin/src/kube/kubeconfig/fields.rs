@@ -5,7 +5,7 @@ use std::path::Path;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    ClientCertificate, Identity, Server, Token, Trust, exec, invalid,
+    ClientCertificate, Identity, Server, Token, Trust, damaged, exec, invalid, missing,
     raw::{Cluster, User},
 };
 use crate::kube::{
@@ -81,9 +81,9 @@ pub(super) fn identity(user: &User, cluster: &Cluster, folder: &Path) -> Result<
     let certificate = match (chain, key) {
         (Some(chain), Some(key)) => Some(ClientCertificate { chain, key }),
         (None, None) => None,
-        (Some(_), None) => return Err(invalid("has a client-certificate and no client-key; add the key")),
+        (Some(_), None) => return Err(missing("has a client-certificate and no client-key; add the key")),
         (None, Some(_)) => {
-            return Err(invalid(
+            return Err(missing(
                 "has a client-key and no client-certificate; add the certificate",
             ));
         }
@@ -172,9 +172,7 @@ fn source(
             let packed: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
             match STANDARD.decode(packed) {
                 Ok(bytes) => Ok(Some(Source::Data(Secret::new(bytes)))),
-                Err(_) => Err(invalid(format!(
-                    "{field}-data is not base64; encode it anew, or name a file in {field}"
-                ))),
+                Err(_) => Err(damaged(&format!("{field}-data is not base64"))),
             }
         }
         (None, None) => Ok(None),

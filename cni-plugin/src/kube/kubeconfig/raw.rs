@@ -95,6 +95,8 @@ pub(super) struct Context {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unreadable {
     what: &'static str,
+    is_damage: bool,
+    /// 1 for the first one, 0 where the place is not known.
     line: usize,
     column: usize,
 }
@@ -107,34 +109,32 @@ pub(super) fn parse(text: &str) -> Result<Config, Unreadable> {
         Err(error) => error,
     };
     if text.trim_start().starts_with('{') && json.is_data() {
-        return Err(Unreadable::field(json.line(), json.column()));
+        return Err(Unreadable {
+            what: FIELD,
+            is_damage: false,
+            line: json.line(),
+            column: json.column(),
+        });
     }
     let options = serde_saphyr::options! { with_snippet: false };
     match serde_saphyr::from_str_with_options::<Value>(text, options) {
-        // The place would be one in a text that nobody has seen.
-        Ok(yaml) => serde_json::from_str(&yaml.to_string()).map_err(|_| Unreadable::field(0, 0)),
+        // The place would be one in a text that nobody has seen. And where YAML was cut off behind the first word of a map
+        // there is a string now.
+        Ok(yaml) => serde_json::from_str(&yaml.to_string()).map_err(|_| Unreadable::damage(FIELD, (0, 0))),
         Err(_) if text.trim_start().starts_with('{') => {
             let what = if json.is_eof() {
                 "ends too early"
             } else {
                 "is no JSON"
             };
-            Err(Unreadable {
-                what,
-                line: json.line(),
-                column: json.column(),
-            })
+            Err(Unreadable::damage(what, (json.line(), json.column())))
         }
         Err(error) => {
             let number = |n: u64| usize::try_from(n).unwrap_or_default();
             let place = error
                 .location()
                 .map_or((0, 0), |p| (number(p.line()), number(p.column())));
-            Err(Unreadable {
-                what: "is no YAML",
-                line: place.0,
-                column: place.1,
-            })
+            Err(Unreadable::damage("is no YAML", place))
         }
     }
 }
@@ -143,14 +143,15 @@ pub(super) fn parse(text: &str) -> Result<Config, Unreadable> {
 const FIELD: &str = "has a field of another type than a kubeconfig's";
 
 impl Unreadable {
-    /// True when the text itself is broken.
+    /// True when the text itself is broken, or may be.
     pub(super) fn is_damage(&self) -> bool {
-        self.what != FIELD
+        self.is_damage
     }
 
-    fn field(line: usize, column: usize) -> Self {
+    fn damage(what: &'static str, (line, column): (usize, usize)) -> Self {
         Self {
-            what: FIELD,
+            what,
+            is_damage: true,
             line,
             column,
         }
