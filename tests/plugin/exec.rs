@@ -165,6 +165,21 @@ fn one_that_hangs_is_ended_with_its_children_in_half_of_the_time() {
 }
 
 #[test]
+fn one_that_complains_at_length_hands_out_its_credential_all_the_same() {
+    let node = Node::new();
+    let token = fs::read_to_string(node.path("token")).unwrap();
+    // Before it prints the credential, and after it.
+    for (before, after) in [
+        ("head -c 1048576 /dev/zero >&2", ""),
+        ("", "head -c 1048576 /dev/zero >&2"),
+    ] {
+        let prints = prints(V1, json!({"token": token}));
+        plugin(&node, &format!("set -e\n{before}\n{prints}\n{after}"), json!({}));
+        node.ask().unwrap_or_else(|e| panic!("{before}{after}: {e}"));
+    }
+}
+
+#[test]
 fn one_that_gives_no_credential_is_named_and_not_quoted() {
     let node = Node::new();
     let secret = "s3cret-t0ken";

@@ -30,9 +30,9 @@ use super::{
 };
 use crate::{deadline::Deadline, log::Log, sys};
 
-/// No credential is larger.
+/// No credential is larger, in bytes.
 const LARGEST_OUTPUT: u64 = 1 << 20;
-/// More of its stderr is not read.
+/// More of its stderr, in bytes, is not looked at.
 const LARGEST_COMPLAINT: u64 = 16 << 10;
 
 /// What the program handed out.
@@ -98,14 +98,17 @@ pub(super) fn run(
     }
 }
 
-/// Reads a pipe to its end, on a thread: neither pipe may fill up while the other is read.
+/// Reads a pipe to its end, on a thread: neither pipe may fill up while the other is read. Of what is above the limit, in
+/// bytes, one byte is kept, and the rest is read and dropped, so that whoever writes it is neither held up nor ended.
 fn collect(pipe: Option<impl Read + Send + 'static>, limit: u64) -> Receiver<io::Result<Vec<u8>>> {
     let (tell, told) = mpsc::sync_channel(1);
     // Should no thread be had, the sender is dropped with the closure and the receiver says so at once.
     let _ = thread::Builder::new().name("exec".to_owned()).spawn(move || {
+        let Some(mut pipe) = pipe else { return };
         let mut bytes = Vec::new();
-        let read = pipe.map_or(Ok(0), |pipe| pipe.take(limit + 1).read_to_end(&mut bytes));
+        let read = pipe.by_ref().take(limit + 1).read_to_end(&mut bytes);
         let _ = tell.send(read.map(|_| bytes));
+        let _ = io::copy(&mut pipe, &mut io::sink());
     });
     told
 }
