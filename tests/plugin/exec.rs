@@ -4,6 +4,7 @@ use std::{
     fs,
     io::Write,
     os::unix::fs::PermissionsExt,
+    path::Path,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -17,21 +18,25 @@ use crate::node::Node;
 
 const V1: &str = "client.authentication.k8s.io/v1";
 
-/// Writes a shell script as the plugin and a kubeconfig that names it, with more of the exec block.
-fn plugin(node: &Node, script: &str, more: Value) {
+/// Makes a shell script that can be started.
+pub(crate) fn write_script(path: &Path, script: &str) {
     // By another process: a descriptor of ours that is open for writing while another test starts a program would make
     // the kernel refuse to run the file (ETXTBSY).
     let mut writer = Command::new("sh")
-        .args(["-c", "cat > plugin"])
-        .current_dir(&node.dir)
+        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+        .arg(path)
         .stdin(Stdio::piped())
         .spawn()
         .expect("start sh");
     let mut pipe = writer.stdin.take().expect("a pipe");
-    write!(pipe, "#!/bin/sh\n{script}\n").expect("write the plugin");
+    write!(pipe, "#!/bin/sh\n{script}\n").expect("write the script");
     drop(pipe);
     assert!(writer.wait().expect("wait for sh").success());
-    fs::set_permissions(node.path("plugin"), fs::Permissions::from_mode(0o755)).expect("make it executable");
+}
+
+/// Writes a shell script as the plugin and a kubeconfig that names it, with more of the exec block.
+fn plugin(node: &Node, script: &str, more: Value) {
+    write_script(&node.path("plugin"), script);
     let mut exec = json!({"apiVersion": V1, "interactiveMode": "Never", "command": "./plugin"});
     for (key, value) in more.as_object().expect("an object") {
         exec[key] = value.clone();

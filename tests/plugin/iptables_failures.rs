@@ -2,7 +2,6 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
@@ -16,10 +15,16 @@ use evergreen_cni::{
     netconf::IptablesMode,
     ruleset::Ruleset,
 };
-use evergreen_test_support::netns::Namespace;
+use evergreen_test_support::{
+    netns::{Namespace, without_nf_tables},
+    run::{CniCall, CniReply},
+};
+use serde_json::json;
 
 use crate::{
+    exec::write_script,
     iptables::{apply, saved, tools},
+    node::Node,
     ruleset::usual,
 };
 
@@ -37,9 +42,7 @@ impl Scripts {
         let folder = std::env::temp_dir().join(name);
         fs::create_dir(&folder).expect("a folder of our own");
         for (program, script) in scripts {
-            let path = folder.join(program);
-            fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a file in it");
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+            write_script(&folder.join(program), script);
         }
         Self(folder)
     }
@@ -103,6 +106,46 @@ fn when_the_second_family_fails_the_first_is_undone() {
         );
         assert!(error.contains("ip6tables-legacy-restore"), "{error}");
         assert_eq!(saved(&namespace), before, "{error}");
+    }
+}
+
+/// A call for the pod of the fixtures, dual-stack, on a kernel without nf_tables.
+fn call(node: &Node, namespace: &Namespace, verb: &str, path: &str) -> CniReply {
+    let netconf = json!({
+        "cniVersion": "1.0.0", "name": "net", "type": "evergreen-cni",
+        "kubernetes": {"kubeconfig": node.path("kubeconfig")}, "linkerd": {"ipv6": true},
+        "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "192.0.2.2/24"}, {"address": "fd77::2/64"}]}
+    });
+    let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, namespace.path());
+    let call = call.pod("shop", "web-0").netconf(&netconf).env("PATH", path);
+    without_nf_tables(|| call.run()).unwrap_or_else(|e| panic!("{verb}: {e:#}"))
+}
+
+#[test]
+fn killed_between_the_families_check_tells_and_the_next_add_or_del_puts_it_right() {
+    let node = Node::new();
+    let murder = Scripts::new(&[("ip6tables-legacy-save", "kill -9 $PPID")]);
+    for verb in ["ADD", "DEL"] {
+        let namespace = Namespace::new();
+        let before = saved(&namespace);
+        let killed = call(&node, &namespace, "ADD", murder.path());
+        assert_eq!((killed.exit_code, &*killed.stdout), (None, ""), "{killed:?}");
+        let half = saved(&namespace);
+        assert!(half.contains("EVERGREEN"), "the first family is there: {half}");
+
+        let told = call(&node, &namespace, "CHECK", "").document().unwrap();
+        let message = told["msg"].as_str().unwrap();
+        assert_eq!(told["code"], 104, "{message}");
+        assert!(message.contains("of the IPv6 table nat is missing"), "{message}");
+
+        let mended = call(&node, &namespace, verb, "");
+        assert_eq!(mended.exit_code, Some(0), "{verb}: {mended:?}");
+        if verb == "ADD" {
+            let checked = call(&node, &namespace, "CHECK", "");
+            assert_eq!(checked.exit_code, Some(0), "{checked:?}\n{}", saved(&namespace));
+        } else {
+            assert_eq!(saved(&namespace), before);
+        }
     }
 }
 
