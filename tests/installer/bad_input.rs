@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 use crate::node::{CALICO, Node, settle};
 
 #[test]
-fn d26_a_wrong_configuration_fails_before_the_node_is_touched() {
+fn a_wrong_configuration_fails_before_the_node_is_touched() {
     for (name, value, words) in [
         (
             "CNI_NETWORK_CONFIG",
@@ -123,7 +123,7 @@ fn a_pipe_among_the_files_holds_nobody() {
 }
 
 #[test]
-fn d1_d2_invalid_neighbours_are_named_and_do_not_keep_us_from_the_good_one() {
+fn invalid_neighbours_are_named_and_do_not_keep_us_from_the_good_one() {
     for (name, content) in [
         ("00-empty.conf", &b""[..]),
         ("01-half.conflist", b"{\"name\":"),
@@ -244,7 +244,7 @@ fn every_file_of_the_image_is_installed() {
 }
 
 #[test]
-fn a13_old_templates_are_taken_and_never_put_a_token_into_a_conflist() {
+fn old_templates_are_taken_and_never_put_a_token_into_a_conflist() {
     let template = r#"{"name":"linkerd-cni","type":"linkerd-cni","log_level":"info",
         "policy":{"type":"k8s","k8s_api_root":"https://__KUBERNETES_SERVICE_HOST__:__KUBERNETES_SERVICE_PORT__",
                   "k8s_auth_token":"__SERVICEACCOUNT_TOKEN__"},

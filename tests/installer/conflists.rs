@@ -115,7 +115,7 @@ fn ovn_kubernetes() {
 }
 
 #[test]
-fn d10_a_single_plugin_becomes_a_list_with_its_name_and_version_and_comes_back() {
+fn a_single_plugin_becomes_a_list_with_its_name_and_version_and_comes_back() {
     let single = r#"{"cniVersion":"1.0.0","name":"mynet","type":"bridge","ipam":{"type":"host-local"}}"#;
     let node = Node::new().with_network("10-kuberouter.conf", single);
     fs::set_permissions(node.net("10-kuberouter.conf"), fs::Permissions::from_mode(0o640)).unwrap();
@@ -132,7 +132,7 @@ fn d10_a_single_plugin_becomes_a_list_with_its_name_and_version_and_comes_back()
 }
 
 #[test]
-fn b6_of_a_single_file_beside_a_list_of_the_same_name_one_is_in_use_and_both_come_back() {
+fn of_a_single_file_beside_a_list_of_the_same_name_one_is_in_use_and_both_come_back() {
     let single = r#"{"name":"cilium","type":"cilium-cni"}"#;
     let node = Node::new()
         .with_network("05-cilium.conf", single)
@@ -153,7 +153,7 @@ fn b6_of_a_single_file_beside_a_list_of_the_same_name_one_is_in_use_and_both_com
 }
 
 #[test]
-fn b14_a_single_file_that_comes_back_is_merged_again() {
+fn a_single_file_that_comes_back_is_merged_again() {
     let old = r#"{"cniVersion":"0.3.1","name":"kubernetes","type":"bridge"}"#;
     let new = r#"{"cniVersion":"0.4.0","name":"kubernetes","type":"bridge","mtu":1400}"#;
     let node = Node::new().with_network("10-kuberouter.conf", old);
@@ -173,7 +173,7 @@ fn b14_a_single_file_that_comes_back_is_merged_again() {
 }
 
 #[test]
-fn d5_mode_and_owner_of_a_conflist_are_kept() {
+fn mode_and_owner_of_a_conflist_are_kept() {
     let node = Node::new().with_network("05-cilium.conflist", CALICO);
     let path = node.net("05-cilium.conflist");
     for permissions in [0o600, 0o640, 0o644] {
@@ -194,7 +194,7 @@ fn d5_mode_and_owner_of_a_conflist_are_kept() {
 }
 
 #[test]
-fn d12_only_the_network_that_the_runtime_uses_gets_our_entry() {
+fn only_the_network_that_the_runtime_uses_gets_our_entry() {
     let loopback = r#"{"cniVersion":"0.3.1","name":"lo","type":"loopback"}"#;
     let node = Node::new()
         .with_network("00-loopback.conf", loopback)
@@ -237,7 +237,7 @@ fn a_network_may_be_named_or_all_may_get_our_entry() {
 }
 
 #[test]
-fn a4_a_stale_entry_of_an_old_release_is_made_right() {
+fn a_stale_entry_of_an_old_release_is_made_right() {
     let stale = r#"{"name":"cilium","plugins":[{"type":"cilium-cni"},{"type":"linkerd-cni","policy":{"k8s_auth_token":"dead"}}]}"#;
     let node = Node::new()
         .with_network("05-cilium.conflist", stale)

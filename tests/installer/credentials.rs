@@ -38,7 +38,7 @@ fn the_kubeconfig_is_static_and_names_files_by_the_nodes_own_paths() {
 }
 
 #[test]
-fn d4_secrets_are_readable_by_root_alone() {
+fn secrets_are_readable_by_root_alone() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let kubeconfig = node.net("ZZZ-linkerd-cni-kubeconfig");
     fs::write(&kubeconfig, "old").unwrap();
@@ -56,7 +56,7 @@ fn d4_secrets_are_readable_by_root_alone() {
 }
 
 #[test]
-fn d6_an_ipv6_api_server_is_bracketed() {
+fn an_ipv6_api_server_is_bracketed() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("KUBERNETES_SERVICE_HOST", "fd00:10:96::1")
@@ -78,7 +78,7 @@ fn a_token_with_a_newline_is_written_without() {
 }
 
 #[test]
-fn d20_no_conflist_is_touched_before_the_credentials_are_there() {
+fn no_conflist_is_touched_before_the_credentials_are_there() {
     let mut node = Node::new();
     for name in ["10-calico.conflist", "20-b.conflist", "30-c.conflist"] {
         fs::write(node.net(name), CALICO).unwrap();

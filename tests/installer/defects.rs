@@ -1,5 +1,5 @@
-//! Defects that installers of this kind have had, each by its number in the list the project keeps (D), where no other test
-//! bears its name already. What the kernel is asked to do is read with strace.
+//! Defects that installers of this kind have had, where no other test covers them already. What the kernel is asked to do is
+//! read with strace.
 
 use std::{fs, path::PathBuf, process::Command, thread, time::Duration};
 
@@ -42,7 +42,7 @@ fn place(calls: &[String], words: &[&str]) -> usize {
 }
 
 #[test]
-fn d7_the_removal_takes_the_conflist_first_and_the_binary_last() {
+fn the_removal_takes_the_conflist_first_and_the_binary_last() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     let calls = calls(&node, &["uninstall"]);
@@ -76,7 +76,7 @@ fn the_installation_brings_the_binary_first_and_the_conflist_last() {
 }
 
 #[test]
-fn d8_d9_no_file_is_ever_written_in_place_and_each_is_on_disk_before_and_after_its_rename() {
+fn no_file_is_ever_written_in_place_and_each_is_on_disk_before_and_after_its_rename() {
     for (network, content) in [
         ("10-calico.conflist", CALICO),
         ("10-x.conf", r#"{"name":"x","type":"bridge"}"#),
@@ -129,7 +129,7 @@ fn secrets_are_closed_to_others_from_their_first_byte_on() {
 }
 
 #[test]
-fn d28_the_usual_log_holds_one_line_for_each_change_and_no_more() {
+fn the_usual_log_holds_one_line_for_each_change_and_no_more() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let log = node.succeed(&["once"]);
     for line in log.lines() {
@@ -142,7 +142,7 @@ fn d28_the_usual_log_holds_one_line_for_each_change_and_no_more() {
 }
 
 #[test]
-fn d29_nothing_comes_back_when_the_end_meets_a_neighbour_at_work() {
+fn nothing_comes_back_when_the_end_meets_a_neighbour_at_work() {
     for round in 0..5 {
         let node = Node::new()
             .with_network("10-calico.conflist", CALICO)
@@ -166,7 +166,7 @@ fn d29_nothing_comes_back_when_the_end_meets_a_neighbour_at_work() {
 }
 
 #[test]
-fn d30_leftovers_of_a_dead_predecessor_are_swept_and_nobody_elses() {
+fn leftovers_of_a_dead_predecessor_are_swept_and_nobody_elses() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     let right = node.snapshot();
@@ -191,7 +191,7 @@ fn d30_leftovers_of_a_dead_predecessor_are_swept_and_nobody_elses() {
 }
 
 #[test]
-fn d2_two_invalid_files_before_the_good_one_neither_hang_nor_stop_it() {
+fn two_invalid_files_before_the_good_one_neither_hang_nor_stop_it() {
     let node = Node::new()
         .with_network("10-a.conflist", "{\"foo\":1}")
         .with_network("15-b.conflist", "")
@@ -225,7 +225,7 @@ fn mounted(node: &Node, dir: &str, how: &str) -> std::process::Output {
 }
 
 #[test]
-fn o1_a_directory_that_cannot_be_written_is_named_with_what_to_do_and_the_rest_is_done() {
+fn a_directory_that_cannot_be_written_is_named_with_what_to_do_and_the_rest_is_done() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let output = mounted(&node, "host/opt/cni/bin", "ro");
     let log = String::from_utf8_lossy(&output.stderr).into_owned();

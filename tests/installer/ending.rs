@@ -22,7 +22,7 @@ fn kept(node: &Node) -> bool {
 }
 
 #[test]
-fn d23_an_update_keeps_everything_in_place() {
+fn an_update_keeps_everything_in_place() {
     let cluster = Cluster::new();
     let (status, log) = cluster.start().end();
     assert!(
@@ -160,7 +160,7 @@ fn a_pod_that_is_deleted_by_force_takes_its_token_along_and_nothing_else() {
 }
 
 #[test]
-fn d22_an_older_installer_leaves_everything_to_a_newer_one() {
+fn an_older_installer_leaves_everything_to_a_newer_one() {
     let cluster = Cluster::new().with("EVERGREEN_ON_TERM", "remove");
     let old = cluster.start();
     let new = cluster.start();

@@ -17,7 +17,7 @@ fn assert_in_time(mut took: Vec<Duration>) {
 }
 
 #[test]
-fn a1_a_rotated_token_reaches_the_node_in_under_100_ms() {
+fn a_rotated_token_reaches_the_node_in_under_100_ms() {
     let mut node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     let token = node.net("linkerd-cni.evergreen/token");
@@ -48,7 +48,7 @@ fn a_changed_ca_reaches_the_node_in_under_100_ms() {
 }
 
 #[test]
-fn b3_a_rewritten_conflist_gets_our_entry_back_in_under_100_ms() {
+fn a_rewritten_conflist_gets_our_entry_back_in_under_100_ms() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     let mut took = Vec::new();
@@ -62,7 +62,7 @@ fn b3_a_rewritten_conflist_gets_our_entry_back_in_under_100_ms() {
 }
 
 #[test]
-fn b5_a_conflist_that_is_moved_into_place_is_noticed() {
+fn a_conflist_that_is_moved_into_place_is_noticed() {
     let node = Node::new();
     let mut installer = node.start();
     for (from, to) in [
@@ -76,7 +76,7 @@ fn b5_a_conflist_that_is_moved_into_place_is_noticed() {
 }
 
 #[test]
-fn b1_on_an_empty_directory_it_waits_and_makes_no_network_of_its_own() {
+fn on_an_empty_directory_it_waits_and_makes_no_network_of_its_own() {
     let node = Node::new();
     let mut installer = node.start();
     installer.until(&node, "the plugin is there", || node.bin("linkerd-cni").exists());
@@ -93,7 +93,7 @@ fn b1_on_an_empty_directory_it_waits_and_makes_no_network_of_its_own() {
 }
 
 #[test]
-fn d3_a_conflist_that_is_written_in_steps_is_waited_for() {
+fn a_conflist_that_is_written_in_steps_is_waited_for() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     for _ in 0..3 {
@@ -116,7 +116,7 @@ fn d3_a_conflist_that_is_written_in_steps_is_waited_for() {
 }
 
 #[test]
-fn d18_whatever_of_ours_is_deleted_or_changed_comes_back() {
+fn whatever_of_ours_is_deleted_or_changed_comes_back() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     let right = node.snapshot();
@@ -152,7 +152,7 @@ fn d18_whatever_of_ours_is_deleted_or_changed_comes_back() {
 }
 
 #[test]
-fn d21_an_empty_token_leaves_the_old_one_until_a_good_one_comes() {
+fn an_empty_token_leaves_the_old_one_until_a_good_one_comes() {
     let mut node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     node.rotate("", CA);

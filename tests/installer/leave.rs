@@ -5,7 +5,7 @@ use std::{fs, thread, time::Duration};
 use crate::node::{CALICO, Node};
 
 #[test]
-fn a5_sigterm_leaves_the_directories_byte_for_byte_as_they_were() {
+fn sigterm_leaves_the_directories_byte_for_byte_as_they_were() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("EVERGREEN_ON_TERM", "remove");
@@ -17,7 +17,7 @@ fn a5_sigterm_leaves_the_directories_byte_for_byte_as_they_were() {
 }
 
 #[test]
-fn a6_sigterm_at_any_moment_of_the_start_leaves_a_clean_node() {
+fn sigterm_at_any_moment_of_the_start_leaves_a_clean_node() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with_network("00-bad.conflist", "{")
@@ -34,7 +34,7 @@ fn a6_sigterm_at_any_moment_of_the_start_leaves_a_clean_node() {
 }
 
 #[test]
-fn a7_sigterm_twice_removes_once_and_completely() {
+fn sigterm_twice_removes_once_and_completely() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("EVERGREEN_ON_TERM", "remove");
@@ -91,7 +91,7 @@ fn what_a_neighbour_changed_meanwhile_stays_changed() {
 }
 
 #[test]
-fn d25_an_invalid_neighbour_does_not_stop_the_removal() {
+fn an_invalid_neighbour_does_not_stop_the_removal() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     fs::write(node.net("05-bad.conflist"), "").unwrap();

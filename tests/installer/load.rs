@@ -92,7 +92,7 @@ fn ten_thousand_events_are_few_turns_and_no_growth() {
 }
 
 #[test]
-fn d14_a_neighbour_that_undoes_every_write_is_held_to_less_than_one_a_second() {
+fn a_neighbour_that_undoes_every_write_is_held_to_less_than_one_a_second() {
     let node = Node::new().with_network("05-other.conflist", CALICO);
     let mut installer = node.start_and_wait_for("05-other.conflist");
     let (fighting, undone) = (AtomicBool::new(true), AtomicUsize::new(0));
@@ -133,7 +133,7 @@ fn d14_a_neighbour_that_undoes_every_write_is_held_to_less_than_one_a_second() {
 }
 
 #[test]
-fn b15_a_network_that_cilium_has_put_aside_is_left_there_and_said() {
+fn a_network_that_cilium_has_put_aside_is_left_there_and_said() {
     let node = Node::new()
         .with_network("05-cilium.conflist", CALICO)
         .with_network("10-a.conflist.cilium_bak", CALICO);

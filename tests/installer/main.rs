@@ -1,7 +1,5 @@
-//! The installer from outside: a node's directories before and after.
-//!
-//! A letter and a number in front of a name tell where the case is from, in the list that the project keeps: reports of
-//! users (`a`, `b`, `o`) and defects in the source of such installers (`d`). The rest of the name says what is right.
+//! The installer from outside: a node's directories before and after. A test's name says what is right; many of them are
+//! reports of users, or defects that installers of this kind have had.
 #![allow(
     clippy::unwrap_used,
     reason = "a test ends at the first thing that is not as it should be"

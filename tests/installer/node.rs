@@ -1,64 +1,36 @@
 //! A node's directories, the image's plugin, the kubelet's volume, and the installer run against them.
 
+mod installer;
+mod look;
+mod sample;
+
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::Read,
-    os::unix::fs::{MetadataExt, PermissionsExt},
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Output, Stdio},
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
-    thread,
-    time::{Duration, Instant, SystemTime},
+    time::Duration,
 };
 
 use evergreen_test_support::kubelet::Volume;
-use serde_json::{Value, json};
+
+use self::sample::PLUGIN;
+pub use self::{
+    installer::Installer,
+    look::{mode, settle},
+    sample::{CA, CALICO, NETCONF, entry},
+};
 
 /// As long as anything may take before a test gives up: generous, since the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// As Calico writes it, shortened.
-pub const CALICO: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{"type":"calico"},{"type":"portmap","capabilities":{"portMappings":true}}]}"#;
-
-/// A bundle with one certificate, of which nobody has the key.
-pub const CA: &str = include_str!("../fixtures/ca.crt");
-
-/// The netconf as Linkerd's chart renders it.
-pub const NETCONF: &str = r#"{
-  "name": "linkerd-cni",
-  "type": "linkerd-cni",
-  "log_level": "info",
-  "kubernetes": { "kubeconfig": "__KUBECONFIG_FILEPATH__" },
-  "linkerd": {
-    "incoming-proxy-port": 4143,
-    "outgoing-proxy-port": 4140,
-    "proxy-uid": 2102,
-    "ports-to-redirect": [],
-    "inbound-ports-to-ignore": ["4191", "4190"],
-    "outbound-ports-to-ignore": ["4567", "4568"],
-    "simulate": false,
-    "use-wait-flag": false,
-    "iptables-mode": "nft",
-    "ipv6": false
-  }
-}"#;
-
-/// A plugin that answers VERSION and nothing else: what the installer needs of one.
-const PLUGIN: &str =
-    "#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"supportedVersions\":[\"0.3.1\",\"1.0.0\"]}'\n";
 
 /// The node.
 pub struct Node {
     root: PathBuf,
     pub volume: Volume,
     variables: BTreeMap<String, String>,
-}
-
-/// An installer that runs.
-pub struct Installer {
-    child: Child,
-    log: PathBuf,
 }
 
 impl Node {
@@ -217,7 +189,7 @@ impl Node {
             .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        Installer { child, log }
+        Installer::new(child, log)
     }
 
     /// What the newest installer that was started here has said.
@@ -247,163 +219,10 @@ impl Node {
         installer.until(self, "our entry is in", || self.has_entry(network));
         installer
     }
-
-    /// True when exactly one entry of ours is in this file.
-    pub fn has_entry(&self, network: &str) -> bool {
-        let text = fs::read(self.net(network)).unwrap_or_default();
-        let value: Value = serde_json::from_slice(&text).unwrap_or_default();
-        let plugins = value["plugins"].as_array().cloned().unwrap_or_default();
-        plugins.iter().filter(|p| p["type"] == "linkerd-cni").count() == 1
-    }
-
-    /// Every path below the node's root with mode and content: two of these are equal when nothing changed.
-    pub fn snapshot(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-        let mut found = BTreeMap::new();
-        collect(&self.root.join("host"), &mut found);
-        found
-    }
-
-    /// Every path with inode and time of change: two of these are equal when nothing was written.
-    pub fn stamps(&self) -> BTreeMap<PathBuf, (u64, i64, i64)> {
-        let stamp = |path: &Path| {
-            let m = fs::symlink_metadata(path).unwrap();
-            (m.ino(), m.ctime(), m.ctime_nsec())
-        };
-        self.snapshot()
-            .into_keys()
-            .map(|p| (p.clone(), stamp(&p)))
-            .collect()
-    }
-
-    /// The node for people.
-    pub fn show(&self) -> String {
-        let show = |(path, (mode, content)): (PathBuf, (u32, Vec<u8>))| {
-            format!(
-                "{mode:o} {}\n  {}\n",
-                path.display(),
-                String::from_utf8_lossy(&content)
-            )
-        };
-        self.snapshot().into_iter().map(show).collect()
-    }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
-    }
-}
-
-impl Installer {
-    /// Its process id.
-    pub fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap()
-    }
-
-    /// What it has said so far.
-    pub fn log(&self) -> String {
-        let mut text = String::new();
-        File::open(&self.log).unwrap().read_to_string(&mut text).unwrap();
-        text
-    }
-
-    /// Waits until something is so, and says how long that took.
-    pub fn until(&mut self, node: &Node, what: &str, so: impl Fn() -> bool) -> Duration {
-        let start = Instant::now();
-        while !so() {
-            let ended = self.child.try_wait().unwrap();
-            assert!(
-                ended.is_none(),
-                "waiting until {what}: it ended with {ended:?}\n{}",
-                self.log()
-            );
-            assert!(
-                start.elapsed() < PATIENCE,
-                "not so: {what}\n{}\n{}",
-                self.log(),
-                node.show()
-            );
-            // Polling, since the thing under test is what reports events.
-            thread::sleep(Duration::from_millis(2));
-        }
-        start.elapsed()
-    }
-
-    /// Sends it a signal.
-    pub fn signal(&self, signal: &str) {
-        let status = Command::new("kill")
-            .args([signal, &self.pid().to_string()])
-            .status()
-            .unwrap();
-        assert!(status.success());
-    }
-
-    /// Asks it to end and waits for that.
-    pub fn end(mut self) -> (ExitStatus, String) {
-        self.signal("-TERM");
-        self.ended()
-    }
-
-    /// Waits for its end.
-    pub fn ended(&mut self) -> (ExitStatus, String) {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return (status, self.log());
-            }
-            assert!(start.elapsed() < PATIENCE, "it does not end\n{}", self.log());
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-impl Drop for Installer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The entry that is wanted.
-pub fn entry() -> Value {
-    let mut entry: Value = serde_json::from_str(NETCONF).unwrap();
-    entry["kubernetes"]["kubeconfig"] = json!("/etc/cni/net.d/ZZZ-linkerd-cni-kubeconfig");
-    entry["capabilities"] = json!({"io.kubernetes.cri.pod-annotations": true});
-    entry
-}
-
-/// Makes a file as old as one that nobody is writing any more.
-pub fn settle(path: &Path) {
-    let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
-    File::options()
-        .append(true)
-        .open(path)
-        .unwrap()
-        .set_modified(an_hour_ago)
-        .unwrap();
-}
-
-/// The mode of a file.
-pub fn mode(path: &Path) -> u32 {
-    fs::symlink_metadata(path)
-        .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-        .mode()
-        & 0o7777
-}
-
-fn collect(dir: &Path, found: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        // A file may go away while a running installer is looked at.
-        let Ok(metadata) = fs::symlink_metadata(&path) else {
-            continue;
-        };
-        if metadata.is_dir() {
-            found.insert(path.clone(), (metadata.mode() & 0o7777, Vec::new()));
-            collect(&path, found);
-        } else {
-            let content = fs::read(&path).unwrap_or_default();
-            found.insert(path, (metadata.mode() & 0o7777, content));
-        }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn d27_it_is_ready_only_when_all_is_in_place_and_the_credential_is_accepted() {
+fn it_is_ready_only_when_all_is_in_place_and_the_credential_is_accepted() {
     let cluster = Cluster::new();
     fs::remove_file(cluster.node.net("10-calico.conflist")).unwrap();
     let mut installer = cluster.node.start();
