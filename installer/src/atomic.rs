@@ -101,10 +101,13 @@ pub fn is_temporary(name: &OsStr) -> bool {
 
 /// Makes the last change in a file's directory survive a power cut.
 pub fn sync_directory_of(target: &Path) -> Result<()> {
-    let directory = target.parent().unwrap_or(Path::new("/"));
-    File::open(directory)
+    File::open(directory_of(target))
         .and_then(|d| d.sync_all())
         .context("sync the directory")
+}
+
+fn directory_of(target: &Path) -> &Path {
+    target.parent().unwrap_or(Path::new("/"))
 }
 
 /// A file under a name of its own; gone when dropped, unless it was renamed.
@@ -123,7 +126,10 @@ impl Temporary {
             .create_new(true)
             .mode(0o600)
             .open(&path)
-            .with_context(|| format!("create a temporary file beside it ({})", path.display()))?;
+            .with_context(|| {
+                // Not the name, which is another one each time: a trouble that lasts is said once.
+                format!("create a file in {}", directory_of(target).display())
+            })?;
         // Nobody else knows the name, so this cannot wait; a filesystem without locks only loses the sweeping.
         let _ = file.try_lock();
         Ok(Self {

@@ -265,3 +265,38 @@ fn a_directory_from_which_nothing_may_be_run_here_is_no_obstacle() {
         "{log}"
     );
 }
+
+#[test]
+fn a_trouble_that_lasts_is_said_once_and_says_where() {
+    let node = || {
+        Node::new()
+            .with_network("10-calico.conflist", CALICO)
+            .with("EVERGREEN_WAIT_SECONDS", "3")
+    };
+    let missing = |dir: &str| {
+        let node = node();
+        fs::remove_dir_all(node.path(dir)).unwrap();
+        node.run(&["once"])
+    };
+    for (output, dir) in [
+        (missing("host/opt/cni/bin"), "/opt/cni/bin"),
+        (missing("host/etc/cni/net.d"), "/etc/cni/net.d"),
+        (mounted(&node(), "host/opt/cni/bin", "ro"), "/opt/cni/bin"),
+        (mounted(&node(), "host/etc/cni/net.d", "ro"), "/etc/cni/net.d"),
+    ] {
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{log}");
+        // The last line gives the reasons of the exit code, and repeats them.
+        let said = log.lines().filter(|l| !l.contains(" failed: "));
+        let (mut troubles, all) = (Vec::new(), said.filter(|l| l.contains("problem=")));
+        for line in all {
+            // As one who reads it sees them: without paths and errors, which may differ.
+            let words = line.split(": ").take(2).collect::<Vec<_>>().join(": ");
+            assert!(!line.contains("over:"), "{line}\nin\n{log}");
+            assert!(!troubles.contains(&words), "twice: {words}\nin\n{log}");
+            assert!(line.contains(dir) && !line.contains("evergreen-tmp"), "{line}");
+            troubles.push(words);
+        }
+        assert!(!troubles.is_empty(), "{log}");
+    }
+}
