@@ -171,8 +171,10 @@ pub fn pod_token(config: &Config) -> Result<Vec<u8>> {
 /// The pod's namespace: the kubelet puts it beside the token, and the token says it too.
 pub fn own_namespace(config: &Config) -> Option<String> {
     let beside = fs::read_to_string(config.server.token_file.with_file_name("namespace")).ok();
-    let beside = beside.map(|n| n.trim().to_owned()).filter(|n| !n.is_empty());
-    beside.or_else(|| Claims::read(&pod_token(config).ok()?).map(|c| c.kubernetes.namespace))
+    let claimed = || Claims::read(&pod_token(config).ok()?).map(|c| c.kubernetes.namespace);
+    let known = |namespace: &String| !namespace.is_empty();
+    let beside = beside.map(|n| n.trim().to_owned()).filter(known);
+    beside.or_else(|| claimed().filter(known))
 }
 
 /// Takes them away, the kubeconfig first.

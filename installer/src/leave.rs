@@ -58,6 +58,8 @@ enum Wanted {
     Yes,
     No(&'static str),
     MayNotAsk,
+    /// There is nothing that says in which namespace it is.
+    NamespaceUnknown,
     CannotAsk(Error),
 }
 
@@ -71,8 +73,13 @@ pub fn decide(config: &Config, had_rights: bool) -> Decision {
     match daemonset(config) {
         Wanted::Yes => Decision::keep("the DaemonSet is still wanted"),
         Wanted::No(because) => Decision::remove(because),
-        Wanted::MayNotAsk if had_rights => watch_rights(config),
+        Wanted::MayNotAsk | Wanted::NamespaceUnknown if had_rights => watch_rights(config),
         Wanted::MayNotAsk => unsure(config, "this pod may not read its DaemonSet"),
+        Wanted::NamespaceUnknown => unsure(
+            config,
+            "this pod's namespace, where its DaemonSet is, is not known: no file `namespace` beside its token, and the token \
+             does not say it",
+        ),
         Wanted::CannotAsk(error) => unsure(config, &error.to_string()),
     }
 }
@@ -86,20 +93,29 @@ fn unsure(config: &Config, because: &str) -> Decision {
 }
 
 fn daemonset(config: &Config) -> Wanted {
+    let client = || api::as_pod(&config.server, Deadline::after(api::ASKING_TAKES));
     let Some(namespace) = credentials::own_namespace(config) else {
-        return Wanted::MayNotAsk;
+        // Nobody to ask is the nearer cause: ask something that needs no namespace.
+        return match client().and_then(|mut client| client.self_subject_review()) {
+            Err(e) if !(refuses(&e) || e.class == Class::NotFound) => Wanted::CannotAsk(e),
+            _ => Wanted::NamespaceUnknown,
+        };
     };
-    let asked = api::as_pod(&config.server, Deadline::after(api::ASKING_TAKES))
-        .and_then(|mut client| client.daemonset(&namespace, &config.daemonset));
-    match asked {
+    match client().and_then(|mut client| client.daemonset(&namespace, &config.daemonset)) {
         Ok(found) if found.deleting => Wanted::No("the DaemonSet is being deleted"),
         Ok(_) => Wanted::Yes,
-        Err(e) => match e.class {
-            Class::NotFound => Wanted::No("the DaemonSet is gone"),
-            Class::Forbidden | Class::Unauthorized | Class::Anonymous => Wanted::MayNotAsk,
-            _ => Wanted::CannotAsk(e),
-        },
+        Err(e) if e.class == Class::NotFound => Wanted::No("the DaemonSet is gone"),
+        Err(e) if refuses(&e) => Wanted::MayNotAsk,
+        Err(e) => Wanted::CannotAsk(e),
     }
+}
+
+/// True when the API server does not know this pod, or does not let it do this.
+fn refuses(error: &Error) -> bool {
+    matches!(
+        error.class,
+        Class::Forbidden | Class::Unauthorized | Class::Anonymous
+    )
 }
 
 /// Asks for this pod again and again, which it was allowed before.
@@ -108,7 +124,7 @@ fn watch_rights(config: &Config) -> Decision {
     let mut gone_since = None;
     loop {
         match may_read_itself(config) {
-            Err(e) if matches!(e.class, Class::Forbidden | Class::Unauthorized | Class::Anonymous) => {
+            Err(e) if refuses(&e) => {
                 let since: Instant = *gone_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= GONE_FOR_GOOD {
                     return Decision::remove("the rights this pod had are gone");

@@ -81,7 +81,16 @@ impl Ownership {
             Some(mine) if is_at(&mine.file, &record(own_dir, mine.number)) => {}
             // Ours alone was removed: it comes back with its number, so that this does not change who acts.
             Some(mine) => self.0 = Some(Record::make(own_dir, mine.number, mine.text.clone())?),
-            None => self.0 = Some(Record::make(own_dir, highest + 1, text())?),
+            None => {
+                // Numbers grow by one with each start: only a hand can have made this one.
+                let Some(number) = highest.checked_add(1) else {
+                    bail!(
+                        "{}: no installer can be newer than a record of this number, which no installer has made: remove it",
+                        record(own_dir, highest)
+                    )
+                };
+                self.0 = Some(Record::make(own_dir, number, text())?);
+            }
         }
         let newer = |(number, _): &(u64, String)| self.0.as_ref().is_some_and(|mine| *number > mine.number);
         Ok(others

@@ -9,13 +9,13 @@ use crate::{
     node::{CALICO, Node},
 };
 
-fn removed(node: &Node) -> bool {
+pub fn removed(node: &Node) -> bool {
     fs::read_to_string(node.net("10-calico.conflist")).unwrap() == CALICO
         && !node.bin("linkerd-cni").exists()
         && !node.net("linkerd-cni.evergreen").exists()
 }
 
-fn kept(node: &Node) -> bool {
+pub fn kept(node: &Node) -> bool {
     node.has_entry("10-calico.conflist")
         && node.bin("linkerd-cni").exists()
         && node.net("linkerd-cni.evergreen/token").exists()
@@ -81,6 +81,37 @@ fn when_the_api_server_cannot_be_asked_a_variable_decides() {
         );
         assert!(log.contains("EVERGREEN_ON_TERM_UNSURE decides"), "{log}");
     }
+}
+
+#[test]
+fn what_keeps_it_from_asking_for_its_daemonset_is_said() {
+    // Neither a namespace beside the token nor a token that says one.
+    let mut cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
+    cluster
+        .api
+        .accept_token("opaque", "system:serviceaccount:linkerd-cni:linkerd-cni");
+    let ca = cluster.pki.ca.pem().to_owned();
+    let files: [(&str, &[u8]); 2] = [("token", b"opaque"), ("ca.crt", ca.as_bytes())];
+    cluster.node.volume.write(&files).unwrap();
+    cluster.api.forbid("get", "pods");
+    let (status, log) = cluster.node.start_and_wait_for("10-calico.conflist").end();
+    assert!(status.success() && kept(&cluster.node), "{log}");
+    assert!(
+        log.contains("leaving=keeps because=\"this pod's namespace"),
+        "{log}"
+    );
+    // The same, and nobody to ask: that is the reason then.
+    cluster.api.pause();
+    fs::write(cluster.node.net("10-calico.conflist"), CALICO).unwrap();
+    let (status, log) = cluster.node.start_and_wait_for("10-calico.conflist").end();
+    assert!(status.success() && kept(&cluster.node), "{log}");
+    let leaving = log.lines().find(|l| l.contains("leaving=")).unwrap();
+    assert!(
+        leaving.contains("connect")
+            && !leaving.contains("namespace, where")
+            && !leaving.contains("may not read"),
+        "{leaving}"
+    );
 }
 
 #[test]
@@ -157,89 +188,4 @@ fn a_pod_that_is_deleted_by_force_takes_its_token_along_and_nothing_else() {
     cluster.api.remove(crate::cluster::NODE);
     let (status, log) = installer.end();
     assert!(status.success() && removed(&cluster.node), "{log}");
-}
-
-#[test]
-fn an_older_installer_leaves_everything_to_a_newer_one() {
-    let cluster = Cluster::new().with("EVERGREEN_ON_TERM", "remove");
-    let old = cluster.start();
-    let new = cluster.start();
-    let (status, log) = old.end();
-    assert!(
-        status.success() && kept(&cluster.node),
-        "{log}\n{}",
-        cluster.node.show()
-    );
-    assert!(log.contains("another installer works on this node"), "{log}");
-    // Removal by the newer one is the last word.
-    let (status, log) = new.end();
-    assert!(
-        status.success() && removed(&cluster.node),
-        "{log}\n{}",
-        cluster.node.show()
-    );
-}
-
-#[test]
-fn an_older_installer_takes_over_again_when_the_newer_one_dies() {
-    let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
-    let mut old = cluster.start();
-    let mut new = cluster.start();
-    old.until(&cluster.node, "the old one knows", || {
-        cluster.node.logs_contain("a newer installer has taken over")
-    });
-    new.signal("-KILL");
-    new.ended();
-    fs::write(cluster.node.net("10-calico.conflist"), CALICO).unwrap();
-    old.until(&cluster.node, "the old one heals", || {
-        cluster.node.has_entry("10-calico.conflist")
-    });
-    let (_, log) = old.end();
-    assert!(kept(&cluster.node), "{log}");
-}
-
-#[test]
-fn a_downgrade_is_an_installer_that_starts_later() {
-    let node = Node::new()
-        .with_network("10-calico.conflist", CALICO)
-        .with("EVERGREEN_ON_TERM", "remove");
-    let mut first = node.start_and_wait_for("10-calico.conflist");
-    // Another version of the image: other bytes of the plugin.
-    let other = b"#!/bin/sh\n# older\necho '{\"supportedVersions\":[\"1.0.0\"]}'\n";
-    let downgrade = node.with("CONTAINER_CNI_BIN_DIR", "");
-    fs::create_dir_all(downgrade.path("older")).unwrap();
-    fs::write(downgrade.path("older/evergreen-cni"), other).unwrap();
-    fs::set_permissions(
-        downgrade.path("older/evergreen-cni"),
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )
-    .unwrap();
-    let older = downgrade.path("older").to_str().unwrap().to_owned();
-    let node = downgrade.with("CONTAINER_CNI_BIN_DIR", &older);
-    let mut second = node.start();
-    second.until(&node, "the older plugin is there", || {
-        fs::read(node.bin("linkerd-cni")).unwrap() == other
-    });
-    first.until(&node, "the first one knows", || {
-        node.logs_contain("a newer installer has taken over")
-    });
-    fs::remove_file(node.bin("linkerd-cni")).unwrap();
-    second.until(&node, "the older plugin is back", || {
-        fs::read(node.bin("linkerd-cni")).is_ok_and(|b| b == other)
-    });
-    let (status, log) = first.end();
-    assert!(status.success() && node.has_entry("10-calico.conflist"), "{log}");
-    assert!(second.end().0.success());
-    assert!(removed(&node), "{}", node.show());
-}
-
-#[test]
-fn uninstall_says_when_an_installer_will_put_everything_back() {
-    let node = Node::new().with_network("10-calico.conflist", CALICO);
-    let installer = node.start_and_wait_for("10-calico.conflist");
-    let log = node.succeed(&["uninstall"]);
-    assert!(log.contains("still running"), "{log}");
-    drop(installer);
-    node.succeed(&["uninstall"]);
-    assert!(removed(&node), "{}", node.show());
 }

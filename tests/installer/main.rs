@@ -22,3 +22,4 @@ mod node;
 mod own_token;
 mod repair;
 mod status;
+mod two_of_us;

@@ -1,0 +1,122 @@
+//! Two installers on one node: which of them acts, and what a record of neither may do.
+
+use std::fs;
+
+use crate::{
+    cluster::Cluster,
+    ending::{kept, removed},
+    node::{CALICO, Node},
+};
+
+#[test]
+fn an_older_installer_leaves_everything_to_a_newer_one() {
+    let cluster = Cluster::new().with("EVERGREEN_ON_TERM", "remove");
+    let old = cluster.start();
+    let new = cluster.start();
+    let (status, log) = old.end();
+    assert!(
+        status.success() && kept(&cluster.node),
+        "{log}\n{}",
+        cluster.node.show()
+    );
+    assert!(log.contains("another installer works on this node"), "{log}");
+    // Removal by the newer one is the last word.
+    let (status, log) = new.end();
+    assert!(
+        status.success() && removed(&cluster.node),
+        "{log}\n{}",
+        cluster.node.show()
+    );
+}
+
+#[test]
+fn an_older_installer_takes_over_again_when_the_newer_one_dies() {
+    let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
+    let mut old = cluster.start();
+    let mut new = cluster.start();
+    old.until(&cluster.node, "the old one knows", || {
+        cluster.node.logs_contain("a newer installer has taken over")
+    });
+    new.signal("-KILL");
+    new.ended();
+    fs::write(cluster.node.net("10-calico.conflist"), CALICO).unwrap();
+    old.until(&cluster.node, "the old one heals", || {
+        cluster.node.has_entry("10-calico.conflist")
+    });
+    let (_, log) = old.end();
+    assert!(kept(&cluster.node), "{log}");
+}
+
+#[test]
+fn a_downgrade_is_an_installer_that_starts_later() {
+    let node = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with("EVERGREEN_ON_TERM", "remove");
+    let mut first = node.start_and_wait_for("10-calico.conflist");
+    // Another version of the image: other bytes of the plugin.
+    let other = b"#!/bin/sh\n# older\necho '{\"supportedVersions\":[\"1.0.0\"]}'\n";
+    let downgrade = node.with("CONTAINER_CNI_BIN_DIR", "");
+    fs::create_dir_all(downgrade.path("older")).unwrap();
+    fs::write(downgrade.path("older/evergreen-cni"), other).unwrap();
+    fs::set_permissions(
+        downgrade.path("older/evergreen-cni"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let older = downgrade.path("older").to_str().unwrap().to_owned();
+    let node = downgrade.with("CONTAINER_CNI_BIN_DIR", &older);
+    let mut second = node.start();
+    second.until(&node, "the older plugin is there", || {
+        fs::read(node.bin("linkerd-cni")).unwrap() == other
+    });
+    first.until(&node, "the first one knows", || {
+        node.logs_contain("a newer installer has taken over")
+    });
+    fs::remove_file(node.bin("linkerd-cni")).unwrap();
+    second.until(&node, "the older plugin is back", || {
+        fs::read(node.bin("linkerd-cni")).is_ok_and(|b| b == other)
+    });
+    let (status, log) = first.end();
+    assert!(status.success() && node.has_entry("10-calico.conflist"), "{log}");
+    assert!(second.end().0.success());
+    assert!(removed(&node), "{}", node.show());
+}
+
+#[test]
+fn uninstall_says_when_an_installer_will_put_everything_back() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let installer = node.start_and_wait_for("10-calico.conflist");
+    let log = node.succeed(&["uninstall"]);
+    assert!(log.contains("still running"), "{log}");
+    drop(installer);
+    node.succeed(&["uninstall"]);
+    assert!(removed(&node), "{}", node.show());
+}
+
+#[test]
+fn a_record_that_nobody_can_be_newer_than_is_named_and_stops_nothing() {
+    let node = Node::new()
+        .with_network("10-calico.conflist", CALICO)
+        .with("EVERGREEN_ON_TERM", "remove");
+    let own = node.net("linkerd-cni.evergreen");
+    fs::create_dir(&own).unwrap();
+    let names = [u64::MAX, u64::MAX - 1].map(|number| own.join(format!("owner-{number}")));
+    let forged = names.each_ref().map(|name| fs::File::create(name).unwrap());
+    forged.iter().for_each(|record| record.lock().unwrap());
+    let mut installer = node.start_and_wait_for("10-calico.conflist");
+    installer.until(&node, "it says so", || {
+        node.logs_contain("owner-18446744073709551615")
+    });
+    assert!(node.logs_contain("remove it"), "{}", installer.log());
+    // Their holders are gone: nothing of it stays.
+    drop(forged);
+    fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
+    installer.until(&node, "our entry is back", || {
+        node.has_entry("10-calico.conflist")
+    });
+    installer.until(&node, "the trouble is over", || {
+        node.logs_contain("over: problem=record")
+    });
+    let (status, log) = installer.end();
+    assert!(status.success() && removed(&node), "{log}\n{}", node.show());
+}
