@@ -49,12 +49,13 @@ pub fn replace_checked(
     sync_directory_of(target)
 }
 
-/// Puts `content` at `target`, with its permissions, if it still holds `seen`. False when somebody else has written or
-/// removed it since it was seen: what they meant must not be lost. Only the moment of the rename itself stays open.
+/// Puts `content` at `target`, with its permissions, if it still holds `seen`. False when somebody else has written it,
+/// removed it or set its permissions since: what they meant must not be lost. Only the moment of the rename itself stays open.
 pub fn replace_seen(target: &Path, seen: &[u8], content: &[u8]) -> Result<bool> {
     let mut temporary = Temporary::beside(target)?;
+    let before = access_of(target)?;
     temporary.write(content, Access::As(target))?;
-    if fs::read(target).is_ok_and(|now| now == seen) {
+    if fs::read(target).is_ok_and(|now| now == seen) && access_of(target).is_ok_and(|now| now == before) {
         temporary.rename_to(target)?;
         sync_directory_of(target).map(|()| true)
     } else {
@@ -108,6 +109,12 @@ pub fn sync_directory_of(target: &Path) -> Result<()> {
 
 fn directory_of(target: &Path) -> &Path {
     target.parent().unwrap_or(Path::new("/"))
+}
+
+/// Mode, user and group.
+fn access_of(path: &Path) -> Result<(u32, u32, u32)> {
+    let found = fs::metadata(path).context("read the permissions to keep")?;
+    Ok((found.mode(), found.uid(), found.gid()))
 }
 
 /// A file under a name of its own; gone when dropped, unless it was renamed.

@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-pub use self::rewrites::Rewrites;
 use self::{
     choice::Choice,
     edit::{Network, Without},
     survey::{Candidate, Content},
 };
+pub use self::{rewrites::Rewrites, survey::is_loaded};
 use crate::{
     atomic::{self, Access},
     config::{Config, Place},

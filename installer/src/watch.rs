@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     io::{self, Read},
     os::{fd::AsFd, unix::net::UnixStream},
     path::{Path, PathBuf},
@@ -10,10 +11,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use inotify::{Inotify, WatchDescriptor, WatchMask};
+use inotify::{Event as Change, EventMask, Inotify, WatchDescriptor, WatchMask};
 
 use crate::{
-    atomic,
+    atomic, conflist,
     sys::{self, Signals},
 };
 
@@ -21,7 +22,7 @@ use crate::{
 const USUAL: Duration = Duration::from_secs(30);
 /// The same while a directory cannot be watched, since it may not exist yet.
 const UNWATCHED: Duration = Duration::from_secs(2);
-/// A burst of events is over when none has come for this long ...
+/// A burst of events is over when a network has been written, when none has come for this long ...
 const QUIET: Duration = Duration::from_millis(5);
 /// ... or when it has lasted for this long.
 const BURST: Duration = Duration::from_millis(50);
@@ -33,6 +34,32 @@ pub enum Event {
     Look,
     /// A signal asks us to end.
     Leave,
+}
+
+/// What some events say together; the greater one counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Seen {
+    /// None that counts.
+    Nothing,
+    /// Something has changed, and more may be about to.
+    Change,
+    /// A network has been written to its end: as long as our entry is not in it, pods start without their rules.
+    Network,
+}
+
+impl Seen {
+    /// What one event says. A full queue, which has no name, is a change. A temporary file of ours is none: a write that
+    /// fails would otherwise wake us to fail again at once.
+    fn by(event: &Change<&OsStr>) -> Self {
+        let written = event
+            .mask
+            .intersects(EventMask::CLOSE_WRITE | EventMask::MOVED_TO);
+        match event.name {
+            Some(name) if atomic::is_temporary(name) => Self::Nothing,
+            Some(name) if written && conflist::is_loaded(Path::new(name)) => Self::Network,
+            _ => Self::Change,
+        }
+    }
 }
 
 /// Directories, clock and signals as one stream.
@@ -95,33 +122,30 @@ impl Watch {
             if self.signals.came() {
                 return Ok(Event::Leave);
             }
-            if self.drained()? {
-                let now = Instant::now();
-                let end = *burst_ends.get_or_insert(now + BURST);
-                until = end.min(now + QUIET);
-            } else if Instant::now() >= until {
-                return Ok(Event::Look);
+            let now = Instant::now();
+            match self.drained()? {
+                Seen::Network => return Ok(Event::Look),
+                Seen::Change => {
+                    let end = *burst_ends.get_or_insert(now + BURST);
+                    until = end.min(now + QUIET);
+                }
+                Seen::Nothing if now >= until => return Ok(Event::Look),
+                Seen::Nothing => {}
             }
         }
     }
 
-    /// Reads all events there are; true when there was one that counts. A full queue does. A temporary file does not: a
-    /// write that fails would otherwise wake us to fail again at once.
-    fn drained(&mut self) -> Result<bool> {
+    /// Reads all events there are.
+    fn drained(&mut self) -> Result<Seen> {
         let mut buffer = [0; 4096];
-        let mut any = false;
+        let mut seen = Seen::Nothing;
         while matches!(self.bell.read(&mut buffer), Ok(n) if n > 0) {
-            any = true;
+            seen = Seen::Change;
         }
         loop {
             match self.inotify.read_events(&mut buffer) {
-                Ok(events) => {
-                    any |= events
-                        .filter(|e| !e.name.is_some_and(atomic::is_temporary))
-                        .count()
-                        > 0;
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(any),
+                Ok(events) => seen = events.map(|e| Seen::by(&e)).fold(seen, Seen::max),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(seen),
                 Err(e) => return Err(e).context("read events"),
             }
         }
@@ -138,5 +162,38 @@ impl Watch {
             | WatchMask::DELETE_SELF
             | WatchMask::MOVE_SELF
             | WatchMask::ONLYDIR
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn only_a_network_that_has_been_written_to_its_end_is_looked_at_at_once() {
+        let dir = Scratch::new();
+        let (mut watch, _button) = Watch::new(Signals::take_over().unwrap()).unwrap();
+        watch.follow([dir.path()]);
+        let at = |name: &str| dir.path().join(name);
+        assert_eq!(watch.drained().unwrap(), Seen::Nothing);
+        let half = File::create(at("10-x.conflist")).unwrap();
+        assert_eq!(watch.drained().unwrap(), Seen::Change, "created");
+        drop(half);
+        assert_eq!(watch.drained().unwrap(), Seen::Network, "written in place");
+        fs::write(at("10-x.conflist.tmp"), "x").unwrap();
+        assert_eq!(watch.drained().unwrap(), Seen::Change, "no network by its name");
+        fs::rename(at("10-x.conflist.tmp"), at("10-x.conflist")).unwrap();
+        assert_eq!(watch.drained().unwrap(), Seen::Network, "moved into place");
+        fs::remove_file(at("10-x.conflist")).unwrap();
+        assert_eq!(watch.drained().unwrap(), Seen::Change, "removed");
+        fs::write(at(".10-x.conflist.1.evergreen-tmp"), "x").unwrap();
+        assert_eq!(
+            watch.drained().unwrap(),
+            Seen::Nothing,
+            "a temporary file of ours"
+        );
     }
 }

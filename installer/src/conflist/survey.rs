@@ -46,7 +46,7 @@ pub fn look(net_dir: &HostPath) -> Result<Vec<Candidate>> {
     for entry in fs::read_dir(net_dir.here()).context("read the directory")? {
         let entry = entry.context("read the directory")?;
         let is_dir = entry.file_type().is_ok_and(|t| t.is_dir());
-        if !is_dir && loaded(Path::new(&entry.file_name())) {
+        if !is_dir && is_loaded(Path::new(&entry.file_name())) {
             names.push(entry.file_name());
         }
     }
@@ -57,7 +57,8 @@ pub fn look(net_dir: &HostPath) -> Result<Vec<Candidate>> {
         .collect())
 }
 
-fn loaded(name: &Path) -> bool {
+/// True for the name of a file that a runtime loads.
+pub fn is_loaded(name: &Path) -> bool {
     matches!(
         name.extension().map(OsStrExt::as_bytes),
         Some(b"conf" | b"conflist" | b"json")
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_files_a_runtime_loads_are_known_by_their_last_extension() {
-        for (name, is_loaded) in [
+        for (name, wanted) in [
             ("10-a.conf", true),
             ("10-a.conflist", true),
             ("10-a.json", true),
@@ -176,7 +177,7 @@ mod tests {
             ("conflist", false),
             (".conflist", false),
         ] {
-            assert_eq!(loaded(Path::new(name)), is_loaded, "{name}");
+            assert_eq!(is_loaded(Path::new(name)), wanted, "{name}");
         }
     }
 }
