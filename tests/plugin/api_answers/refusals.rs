@@ -1,0 +1,204 @@
+//! What a server refuses: told once, for asking again would not change it.
+
+use std::time::Duration;
+
+use evergreen_cni::kube::Class;
+use evergreen_test_support::api::{Answer, Framing};
+use serde_json::json;
+
+use super::{POD_DETAILS, Row, check};
+use crate::node::{ACCOUNT, Node};
+
+/// What the server does not take, and what more asking does not change.
+pub(super) fn refusals() -> Vec<Row> {
+    let forbidden = format!(
+        "pods \"web-0\" is forbidden: User \"{ACCOUNT}\" cannot get resource \"pods\" in API group \"\" in the namespace \
+         \"shop\""
+    );
+    let anonymous = forbidden.replace(ACCOUNT, "system:anonymous");
+    vec![
+        (
+            "401",
+            Answer::unauthorized(),
+            Class::Unauthorized,
+            "does not take our credential (401 Unauthorized); the token of",
+        ),
+        (
+            "401 in plain text",
+            Answer::text(401, "Unauthorized\n"),
+            Class::Unauthorized,
+            "(401 Unauthorized)",
+        ),
+        (
+            "403 of RBAC",
+            Answer::status(403, &forbidden, "Forbidden", POD_DETAILS),
+            Class::Forbidden,
+            "give this identity the right, by RBAC",
+        ),
+        (
+            "403 of RBAC with a missing role",
+            Answer::status(
+                403,
+                &format!(
+                    "{forbidden}: RBAC: clusterrole.rbac.authorization.k8s.io \"linkerd-cni\" not found"
+                ),
+                "Forbidden",
+                POD_DETAILS,
+            ),
+            Class::Forbidden,
+            "\"linkerd-cni\" not found",
+        ),
+        (
+            "403 for nobody",
+            Answer::status(403, &anonymous, "Forbidden", POD_DETAILS),
+            Class::Anonymous,
+            "no credential of ours reached the API server",
+        ),
+        (
+            "403 of a firewall",
+            Answer::html(403, "<html><title>Access denied</title></html>"),
+            Class::NotKubernetes,
+            "something on the way refused us (403: an HTML page titled \"Access denied\")",
+        ),
+        (
+            "404",
+            Answer::not_found("pods", "web-0"),
+            Class::NotFound,
+            "it does not exist, or no longer (404: pods \"web-0\" not found)",
+        ),
+        (
+            "404 of an unknown path",
+            Answer::text(404, "404 page not found\n"),
+            Class::NotKubernetes,
+            "no API server is under this URL (404: 404 page not found)",
+        ),
+        (
+            "404 of a web server",
+            Answer::html(404, "<html>no</html>"),
+            Class::NotKubernetes,
+            "(404: an HTML page)",
+        ),
+        (
+            "400 without TLS",
+            Answer::text(400, "Client sent an HTTP request to an HTTPS server.\n"),
+            Class::BadRequest,
+            "write https:// in the kubeconfig",
+        ),
+        (
+            "400",
+            Answer::status(
+                400,
+                "the server rejected our request for an unknown reason",
+                "BadRequest",
+                "",
+            ),
+            Class::BadRequest,
+            "refuses the request (400: the server rejected",
+        ),
+        (
+            "405",
+            Answer::status(
+                405,
+                "the server does not allow this method on the requested resource",
+                "MethodNotAllowed",
+                "{}",
+            ),
+            Class::BadRequest,
+            "(405:",
+        ),
+        (
+            "406",
+            Answer::status(
+                406,
+                "only the following media types are accepted",
+                "NotAcceptable",
+                "",
+            ),
+            Class::BadRequest,
+            "(406:",
+        ),
+        (
+            "409",
+            Answer::status(409, "the object has been modified", "Conflict", POD_DETAILS),
+            Class::Conflict,
+            "something was changed meanwhile",
+        ),
+        (
+            "410",
+            Answer::status(
+                410,
+                "The resourceVersion for the provided watch is too old.",
+                "Expired",
+                "",
+            ),
+            Class::BadRequest,
+            "(410:",
+        ),
+        (
+            "a redirect",
+            Answer::new(302, "").with_header("Location", "https://login.example.org/"),
+            Class::NotKubernetes,
+            "answered with a redirect (302)",
+        ),
+        (
+            "200 with a page",
+            Answer::html(200, "<html><title>Sign in</title></html>"),
+            Class::NotKubernetes,
+            "the answer is not the object (it is an HTML page)",
+        ),
+        (
+            "200 with another kind",
+            Answer::json(200, &json!({"kind": "Node", "apiVersion": "v1"})),
+            Class::NotKubernetes,
+            "a \"Node\" of \"v1\", not a Pod",
+        ),
+        (
+            "200 with a list",
+            Answer::json(200, &json!({"kind": "PodList", "apiVersion": "v1", "items": []})),
+            Class::NotKubernetes,
+            "a \"PodList\"",
+        ),
+        (
+            "200 with a field of another type",
+            Answer::json(
+                200,
+                &json!({"kind": "Pod", "apiVersion": "v1", "spec": {"containers": {}}}),
+            ),
+            Class::NotKubernetes,
+            "another type than a Pod's",
+        ),
+        (
+            "200 and nothing",
+            Answer::encoded(200, ""),
+            Class::NotKubernetes,
+            "it ends too early",
+        ),
+        (
+            "200 cut off",
+            Answer::encoded(200, "{\"kind\":\"Pod\",").with_framing(Framing::Length),
+            Class::NotKubernetes,
+            "it ends too early",
+        ),
+        (
+            "204",
+            Answer::new(204, ""),
+            Class::BadRequest,
+            "(204: an empty answer)",
+        ),
+    ]
+}
+
+#[test]
+fn a_refusal_is_told_once_with_its_class_and_without_a_secret() {
+    let node = Node::new();
+    for row in &refusals() {
+        check(&node, row, Duration::from_secs(5));
+        // The store is asked after a 404 of the cache, and a 403 may be an API server that has just started.
+        let asked = node.api.requests().len();
+        match row.2 {
+            Class::NotFound => assert_eq!(asked, 2, "{}", row.0),
+            Class::Forbidden => assert!(asked > 2, "{}", row.0),
+            _ => assert_eq!(asked, 1, "{}", row.0),
+        }
+    }
+}

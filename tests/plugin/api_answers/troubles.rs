@@ -1,0 +1,180 @@
+//! What may be over in a moment: asked again, until the deadline.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use evergreen_cni::kube::Class;
+use evergreen_test_support::api::{Answer, Framing, Pace};
+
+use super::{Row, check};
+use crate::node::{Node, POD};
+
+/// What may be over in a moment: asked again until the deadline.
+pub(super) fn troubles() -> Vec<Row> {
+    vec![
+        (
+            "429 of fairness",
+            Answer::too_many_requests(1),
+            Class::TooManyRequests,
+            "too much to do (429: Too many requests, please try again later.)",
+        ),
+        (
+            "429 of the watch cache",
+            Answer::status(
+                429,
+                "storage is (re)initializing",
+                "TooManyRequests",
+                r#"{"retryAfterSeconds":1}"#,
+            ),
+            Class::TooManyRequests,
+            "storage is (re)initializing",
+        ),
+        (
+            "500 of etcd",
+            Answer::status(
+                500,
+                "etcdserver: request timed out",
+                "ServerTimeout",
+                r#"{"name":"get","kind":"pods","retryAfterSeconds":2}"#,
+            )
+            .with_header("Retry-After", "2"),
+            Class::Server,
+            "cannot answer now (500: etcdserver",
+        ),
+        (
+            "500 without a reason",
+            Answer::status(500, "rpc error: code = Unavailable", "", ""),
+            Class::Server,
+            "(500: rpc error",
+        ),
+        (
+            "500 of a panic",
+            Answer::text(
+                500,
+                "This request caused apiserver to panic. Look in the logs for details.\n",
+            ),
+            Class::Server,
+            "caused apiserver to panic",
+        ),
+        (
+            "500 without a message",
+            Answer::status(500, "", "InternalError", ""),
+            Class::Server,
+            "(500: InternalError)",
+        ),
+        (
+            "502 of a proxy",
+            Answer::html(502, "<html><head><title>502 Bad Gateway</title></head></html>"),
+            Class::Server,
+            "an HTML page titled \"502 Bad Gateway\"",
+        ),
+        (
+            "503 at shutdown",
+            Answer::shutting_down(),
+            Class::Server,
+            "(503: apiserver is shutting down)",
+        ),
+        (
+            "503 at start",
+            Answer::status(
+                503,
+                "the request has been made before all known HTTP paths have been installed, please try again",
+                "ServiceUnavailable",
+                r#"{"retryAfterSeconds":5}"#,
+            ),
+            Class::Server,
+            "before all known HTTP paths",
+        ),
+        (
+            "503 and nothing",
+            Answer::new(503, ""),
+            Class::Server,
+            "(503: an empty answer)",
+        ),
+        (
+            "504",
+            Answer::timed_out(),
+            Class::Server,
+            "did not complete within the allotted timeout",
+        ),
+        (
+            "a body that breaks off",
+            Answer::encoded(200, "x".repeat(9000)).with_framing(Framing::CutChunks),
+            Class::Unreachable,
+            "the connection broke",
+        ),
+        (
+            "a reset before the answer",
+            Answer::new(200, "").with_pace(Pace::Reset),
+            Class::Unreachable,
+            "the connection broke",
+        ),
+        (
+            "a reset in the body",
+            Answer::encoded(200, "x".repeat(9000)).with_pace(Pace::ResetAfter(3000)),
+            Class::Unreachable,
+            "the connection broke",
+        ),
+    ]
+}
+
+/// What a server asks for and does not get: more time than there is, or what is no time.
+fn odd_pauses() -> Vec<Row> {
+    let busy = |after: &str| Answer::text(503, "later\n").with_header("Retry-After", after);
+    vec![
+        ("an hour", busy("3600"), Class::Server, "(503: later)"),
+        ("a negative time", busy("-1"), Class::Server, "(503: later)"),
+        (
+            "a date",
+            busy("Wed, 21 Oct 2026 07:28:00 GMT"),
+            Class::Server,
+            "(503: later)",
+        ),
+        (
+            "an endless time",
+            busy("99999999999999999999999"),
+            Class::Server,
+            "(503: later)",
+        ),
+    ]
+}
+
+#[test]
+fn a_trouble_is_asked_again_until_the_deadline_and_then_told() {
+    let deadline = Duration::from_secs(1);
+    // Each on a node of its own, all at once: nearly all of the time is pauses.
+    thread::scope(|scope| {
+        for row in troubles().into_iter().chain(odd_pauses()) {
+            scope.spawn(move || {
+                let node = Node::new();
+                let start = Instant::now();
+                check(&node, &row, deadline);
+                let took = start.elapsed();
+                assert!(
+                    took < deadline + Duration::from_millis(300),
+                    "{}: {took:?}",
+                    row.0
+                );
+                assert!(node.api.requests().len() > 1, "{}: it was asked once", row.0);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_trouble_that_passes_costs_no_call() {
+    let node = Node::new();
+    for (what, answer, _, _) in troubles() {
+        // How long the server wants to be left alone is another test's matter, and seconds of this one's.
+        let waits = answer.headers.iter().any(|(n, _)| n == "Retry-After")
+            || String::from_utf8_lossy(&answer.body).contains("retryAfterSeconds");
+        if waits {
+            continue;
+        }
+        node.api.clear_answers();
+        node.api.set_answer_times("GET", POD, answer, 1);
+        node.ask().unwrap_or_else(|e| panic!("{what}: {e}"));
+    }
+}
