@@ -72,6 +72,15 @@ pub fn remove(target: &Path) -> Result<bool> {
     }
 }
 
+/// Takes a file away for good if it still holds `seen`. False when somebody else has written it since it was seen.
+pub fn remove_seen(target: &Path, seen: &[u8]) -> Result<bool> {
+    match fs::read(target) {
+        Ok(now) if now != seen => Ok(false),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).context("read it again"),
+        _ => remove(target).map(|_| true),
+    }
+}
+
 /// Removes what writers that died have left in a directory. Returns the names; errors are left to the next time, since a
 /// leftover hurts nobody.
 pub fn sweep(directory: &Path) -> Vec<PathBuf> {
@@ -253,9 +262,12 @@ mod tests {
         fs::write(&target, "theirs").unwrap();
         assert!(!replace_seen(&target, b"what we saw", b"ours").unwrap());
         assert_eq!(fs::read(&target).unwrap(), b"theirs");
+        assert!(!remove_seen(&target, b"what we saw").unwrap());
         assert!(replace_seen(&target, b"theirs", b"ours").unwrap());
         assert_eq!(fs::read(&target).unwrap(), b"ours");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(remove_seen(&target, b"ours").unwrap() && !target.exists());
+        assert!(remove_seen(&target, b"ours").unwrap(), "it is gone, as wanted");
     }
 
     #[test]

@@ -11,18 +11,20 @@ mod rewrites;
 mod scan;
 mod survey;
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use anyhow::Result;
+use evergreen_cni::deadline::Deadline;
 
 use self::{
     choice::Choice,
     edit::{Network, Without},
+    lists::Restored,
     survey::{Candidate, Content},
 };
 pub use self::{rewrites::Rewrites, survey::is_loaded};
 use crate::{
-    atomic::{self, Access},
+    atomic,
     config::{Config, Place},
     entry::Entry,
     host::HostPath,
@@ -31,6 +33,8 @@ use crate::{
 
 /// How soon to look again at a file that somebody has written between our look and our change.
 const WRITTEN_MEANWHILE: Duration = Duration::from_millis(10);
+/// How long a removal waits for a moment in which nobody writes.
+const REMOVAL_WAITS: Duration = Duration::from_secs(3);
 
 /// Puts our entry where it belongs and takes it from where it does not. True when it is in every network it belongs in.
 pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report) -> bool {
@@ -71,8 +75,8 @@ pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report)
             .iter()
             .filter(|c| !wanted.iter().any(|w| w.file == c.file) && !ours_in.contains(&c.file))
         {
-            if let Err(error) = take_out(place, candidate, report) {
-                report.failed("conflist", &candidate.file, &error);
+            if !taken_out(place, candidate, report) {
+                report.look_again_in(WRITTEN_MEANWHILE);
             }
         }
     }
@@ -120,20 +124,38 @@ pub fn found(config: &Config) -> Found {
 
 /// Takes our entry out of every file; files that were replaced come back as they were.
 pub fn take_away(place: &Place, report: &mut Report) {
+    let deadline = Deadline::after(REMOVAL_WAITS);
+    while !all_taken_out(place, report) {
+        if deadline.is_over() {
+            report.problem(
+                "conflist",
+                format_args!(
+                    "{}: somebody writes there all the time, so our entry may be in a network still: once more, please",
+                    place.net_dir
+                ),
+            );
+            break;
+        }
+        thread::sleep(WRITTEN_MEANWHILE);
+    }
+    lists::forget(place, report);
+}
+
+/// False when somebody was writing meanwhile: then it is worth another look.
+fn all_taken_out(place: &Place, report: &mut Report) -> bool {
     if !place.net_dir.here().exists() {
-        return;
+        return true;
     }
     match survey::look(&place.net_dir) {
         Ok(found) => {
-            for candidate in &found {
-                if let Err(error) = take_out(place, candidate, report) {
-                    report.failed("conflist", &candidate.file, &error);
-                }
-            }
+            let left = found.iter().filter(|c| !taken_out(place, c, report)).count();
+            left == 0
         }
-        Err(error) => report.failed("conflist", &place.net_dir, &error),
+        Err(error) => {
+            report.failed("conflist", &place.net_dir, &error);
+            true
+        }
     }
-    lists::forget(place, report);
 }
 
 /// Returns the file our entry is in now; none when it is not put in for the moment.
@@ -174,27 +196,43 @@ fn put_in(
     Ok(Some(file.clone()))
 }
 
-fn take_out(place: &Place, candidate: &Candidate, report: &mut Report) -> Result<()> {
-    let Content::Network { text, network } = &candidate.content else {
-        return Ok(());
+/// False when somebody was writing meanwhile. An error is in the report, and not worth another look.
+fn taken_out(place: &Place, candidate: &Candidate, report: &mut Report) -> bool {
+    take_out(place, candidate, report).unwrap_or_else(|error| {
+        report.failed("conflist", &candidate.file, &error);
+        true
+    })
+}
+
+fn take_out(place: &Place, candidate: &Candidate, report: &mut Report) -> Result<bool> {
+    let (text, network) = match &candidate.content {
+        Content::Network { text, network } => (text, network),
+        // Whoever is at it may put back what it has read, our entry included.
+        Content::Unusable { settled, .. } => return Ok(*settled),
     };
     if !network.has(&place.type_name) {
-        return Ok(());
+        return Ok(true);
     }
     let file = &candidate.file;
-    if lists::restore(place, candidate, report)? {
-        return Ok(());
+    match lists::restore(place, candidate, report)? {
+        Restored::Yes => return Ok(true),
+        Restored::Meanwhile => return Ok(false),
+        Restored::NotOurs => {}
     }
     match edit::without_entry(text, network, &place.type_name) {
-        Without::Unchanged => return Ok(()),
+        Without::Unchanged => {}
         Without::Text(left) => {
-            atomic::replace(candidate.open.here(), &left, Access::As(candidate.open.here()))?;
+            if !atomic::replace_seen(candidate.open.here(), text, &left)? {
+                return Ok(false);
+            }
             report.changed("took our entry out of", file);
         }
         Without::Nothing => {
-            atomic::remove(file.here())?;
+            if !atomic::remove_seen(file.here(), text)? {
+                return Ok(false);
+            }
             report.changed("removed a network that was ours alone", file);
         }
     }
-    Ok(())
+    Ok(true)
 }

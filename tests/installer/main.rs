@@ -18,6 +18,7 @@ mod help;
 mod hostile_following;
 mod leave;
 mod load;
+mod meanwhile;
 mod node;
 mod own_token;
 mod repair;

@@ -63,28 +63,47 @@ pub fn replace_single(place: &Place, single: &Candidate, text: &[u8], list: &[u8
     Ok(file)
 }
 
-/// Brings back the file that a list was made from; false when it is a list of somebody else's. Here too the runtime finds a
-/// network at each moment: a single file comes before the list of the same name.
-pub fn restore(place: &Place, list: &Candidate, report: &mut Report) -> Result<bool> {
+/// What became of a list that may have been made from a single plugin.
+pub enum Restored {
+    /// It was, and the single plugin is back.
+    Yes,
+    /// It is one of somebody else's.
+    NotOurs,
+    /// Somebody was writing it meanwhile.
+    Meanwhile,
+}
+
+/// Brings back the file that a list was made from. Here too the runtime finds a network at each moment: a single file comes
+/// before the list of the same name.
+pub fn restore(place: &Place, list: &Candidate, report: &mut Report) -> Result<Restored> {
     let Some((copy, name)) = copy_of(place, &list.file) else {
-        return Ok(false);
+        return Ok(Restored::NotOurs);
     };
     let text = fs::read(copy.here()).context("read the copy of the original")?;
-    if !is_made_from(list, &text) {
+    let Some(list_text) = list.text().filter(|_| is_made_from(list, &text)) else {
         // Its owner has written it anew, as a list of its own: what it was once made from is past.
         atomic::remove(copy.here())?;
-        return Ok(false);
-    }
+        return Ok(Restored::NotOurs);
+    };
     let original = place.net_dir.join(name);
-    if !original.here().exists() {
+    let missing = !original.here().exists();
+    if missing {
         atomic::replace(original.here(), &text, Access::As(copy.here()))
             .context("bring the original back")?;
+    }
+    if !atomic::remove_seen(list.file.here(), list_text)? {
+        if missing {
+            // It would come before the list that is now there.
+            atomic::remove_seen(original.here(), &text)?;
+        }
+        return Ok(Restored::Meanwhile);
+    }
+    if missing {
         report.changed("brought back", &original);
     }
-    atomic::remove(list.file.here())?;
     report.changed("removed the list made from it", &list.file);
     atomic::remove(copy.here())?;
-    Ok(true)
+    Ok(Restored::Yes)
 }
 
 /// Forgets the copies that are left. They belong to lists that somebody else has removed: that network is gone, and stays

@@ -40,6 +40,16 @@ pub enum Content {
     Unusable { why: String, settled: bool },
 }
 
+impl Candidate {
+    /// Its bytes, when they are a network.
+    pub fn text(&self) -> Option<&[u8]> {
+        match &self.content {
+            Content::Network { text, .. } => Some(text),
+            Content::Unusable { .. } => None,
+        }
+    }
+}
+
 /// Every such file.
 pub fn look(net_dir: &HostPath) -> Result<Vec<Candidate>> {
     let mut names = Vec::new();

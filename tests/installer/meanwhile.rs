@@ -1,0 +1,121 @@
+//! A neighbour that writes between our look at its network and our change of it: what it wrote is never lost. `strace` holds
+//! the installer where the new file is written and not yet in its place.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::node::{CALICO, Node, PATIENCE};
+
+/// How long it is held: enough to write a file, however busy the machine is.
+const HELD: Duration = Duration::from_secs(2);
+
+/// An installer that is held before its first file is on disk: it has looked, and has not changed anything.
+struct Held(Child);
+
+impl Held {
+    fn start(node: &Node, command: &str) -> Self {
+        let installer = node.command(&[command]);
+        let inject = format!("inject=fsync:delay_enter={}:when=1", HELD.as_micros());
+        let mut strace = Command::new("strace");
+        strace
+            .args(["-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", &inject])
+            .arg(installer.get_program())
+            .args(installer.get_args())
+            .env_clear()
+            .envs(installer.get_envs().filter_map(|(n, v)| Some((n, v?))))
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped());
+        let held = Self(strace.spawn().expect("strace is needed: apt-get install strace"));
+        let start = Instant::now();
+        while !held.is_in(libc::SYS_fsync) {
+            assert!(start.elapsed() < PATIENCE, "it changes nothing\n{}", node.show());
+            // The kernel tells nobody what another process waits in.
+            thread::sleep(Duration::from_millis(2));
+        }
+        held
+    }
+
+    /// True while the process that strace follows is in the call of this number.
+    fn is_in(&self, number: i64) -> bool {
+        let strace = self.0.id();
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let children = read(&format!("/proc/{strace}/task/{strace}/children"));
+        children
+            .split_whitespace()
+            .any(|pid| read(&format!("/proc/{pid}/syscall")).split(' ').next() == Some(&number.to_string()))
+    }
+
+    fn ended(self) -> String {
+        let output = self.0.wait_with_output().unwrap();
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{}\n{log}", output.status);
+        log
+    }
+}
+
+/// As a neighbour writes that reads its list, ours included, changes something and puts it back.
+fn change(path: &Path) {
+    let text = fs::read_to_string(path).unwrap();
+    let changed = text.replace("k8s-pod-network", "changed-meanwhile");
+    assert!(text != changed, "{text}");
+    let beside = path.with_extension("theirs");
+    fs::write(&beside, changed).unwrap();
+    fs::rename(&beside, path).unwrap();
+}
+
+const SINGLE: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","type":"calico"}"#;
+
+#[test]
+fn what_a_neighbour_writes_while_our_entry_is_taken_out_stays() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    let path = node.net("10-calico.conflist");
+    let held = Held::start(&node, "uninstall");
+    change(&path);
+    let log = held.ended();
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        CALICO.replace("k8s-pod-network", "changed-meanwhile"),
+        "{log}"
+    );
+    assert!(!node.bin("linkerd-cni").exists(), "{log}\n{}", node.show());
+}
+
+#[test]
+fn what_a_neighbour_writes_while_our_entry_is_put_in_stays() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    let path = node.net("10-calico.conflist");
+    fs::write(&path, CALICO).unwrap();
+    let node = node.with("EVERGREEN_WAIT_SECONDS", "10");
+    let held = Held::start(&node, "once");
+    change(&path);
+    let log = held.ended();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(
+        node.has_entry("10-calico.conflist") && text.contains("changed-meanwhile"),
+        "{log}{text}"
+    );
+}
+
+#[test]
+fn a_list_of_its_own_that_a_neighbour_writes_while_its_single_file_is_brought_back_stays_alone() {
+    let node = Node::new().with_network("10-calico.conf", SINGLE);
+    node.succeed(&["once"]);
+    let path = node.net("10-calico.conflist");
+    let held = Held::start(&node, "uninstall");
+    fs::write(&path, CALICO).unwrap();
+    let log = held.ended();
+    assert_eq!(fs::read_to_string(&path).unwrap(), CALICO, "{log}");
+    assert!(!node.net("10-calico.conf").exists(), "{log}\n{}", node.show());
+    assert!(
+        !node.net("linkerd-cni.evergreen").exists(),
+        "{log}\n{}",
+        node.show()
+    );
+}
