@@ -8,7 +8,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Read, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown, symlink},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
     time::{SystemTime, UNIX_EPOCH},
@@ -49,18 +49,32 @@ pub fn replace_checked(
     sync_directory_of(target)
 }
 
-/// Puts `content` at `target`, with its permissions, if it still holds `seen`. False when somebody else has written it,
-/// removed it or set its permissions since: what they meant must not be lost. Only the moment of the rename itself stays open.
-pub fn replace_seen(target: &Path, seen: &[u8], content: &[u8]) -> Result<bool> {
+/// Puts `content` at `target`, with the permissions of `source`, if that still holds `seen`. False when somebody else has
+/// written it, removed it or set its permissions since: what they meant must not be lost. Only the moment of the rename
+/// itself stays open. The source is the target, or what a link there leads to; then the link is replaced, and the source
+/// untouched.
+pub fn replace_seen(target: &Path, source: &Path, seen: &[u8], content: &[u8]) -> Result<bool> {
     let mut temporary = Temporary::beside(target)?;
-    let before = access_of(target)?;
-    temporary.write(content, Access::As(target))?;
-    if fs::read(target).is_ok_and(|now| now == seen) && access_of(target).is_ok_and(|now| now == before) {
+    let before = access_of(source)?;
+    temporary.write(content, Access::As(source))?;
+    if fs::read(source).is_ok_and(|now| now == seen) && access_of(source).is_ok_and(|now| now == before) {
         temporary.rename_to(target)?;
         sync_directory_of(target).map(|()| true)
     } else {
         Ok(false)
     }
+}
+
+/// Puts a link at `target`, whatever is there.
+pub fn link(target: &Path, to: &Path) -> Result<()> {
+    let temporary = beside(target);
+    symlink(to, &temporary).with_context(|| in_directory_of(target))?;
+    if let Err(error) = fs::rename(&temporary, target) {
+        // What cannot be removed now is swept later.
+        let _ = fs::remove_file(&temporary);
+        return Err(error).context("rename into place");
+    }
+    sync_directory_of(target)
 }
 
 /// Takes a file away for good; one that is not there is as wanted. True when there was one.
@@ -91,7 +105,8 @@ pub fn sweep(directory: &Path) -> Vec<PathBuf> {
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.file_name().is_some_and(is_temporary))
-        .filter(|path| open_at_once(path).is_ok_and(|file| file.try_lock().is_ok()))
+        // A link cannot be locked; it is there for a moment only, and a turn excludes another one.
+        .filter(|path| path.is_symlink() || open_at_once(path).is_ok_and(|file| file.try_lock().is_ok()))
         .filter(|path| fs::remove_file(path).is_ok())
         .collect()
 }
@@ -135,17 +150,14 @@ struct Temporary {
 
 impl Temporary {
     fn beside(target: &Path) -> Result<Self> {
-        let path = target.with_file_name(temporary_name(target.file_name().unwrap_or_default()));
+        let path = beside(target);
         // 0600 from the first byte: whoever may read it at the end, nobody may before.
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)
-            .with_context(|| {
-                // Not the name, which is another one each time: a trouble that lasts is said once.
-                format!("create a file in {}", directory_of(target).display())
-            })?;
+            .with_context(|| in_directory_of(target))?;
         // Nobody else knows the name, so this cannot wait; a filesystem without locks only loses the sweeping.
         let _ = file.try_lock();
         Ok(Self {
@@ -210,6 +222,16 @@ impl Drop for Temporary {
     }
 }
 
+/// A temporary path in the target's directory.
+fn beside(target: &Path) -> PathBuf {
+    target.with_file_name(temporary_name(target.file_name().unwrap_or_default()))
+}
+
+/// Not the name, which is another one each time: a trouble that lasts is said once.
+fn in_directory_of(target: &Path) -> String {
+    format!("create a file in {}", directory_of(target).display())
+}
+
 /// A name nobody else uses: process ids do not help, since every installer is process 1 of its container.
 fn temporary_name(target: &OsStr) -> OsString {
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -225,66 +247,4 @@ fn temporary_name(target: &OsStr) -> OsString {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scratch::Scratch;
-
-    #[test]
-    fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
-        let dir = Scratch::new();
-        let target = dir.path().join("10-x.conflist");
-        fs::write(&target, "old").unwrap();
-        fs::set_permissions(&target, Permissions::from_mode(0o640)).unwrap();
-        replace(&target, b"new", Access::As(&target)).unwrap();
-        assert_eq!(fs::read(&target).unwrap(), b"new");
-        assert_eq!(fs::metadata(&target).unwrap().mode() & 0o7777, 0o640);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_file_that_is_refused_leaves_the_old_one() {
-        let dir = Scratch::new();
-        let target = dir.path().join("plugin");
-        fs::write(&target, "old").unwrap();
-        let refused = replace_checked(&target, &b"new"[..], Access::Mode(0o755), |temporary| {
-            assert_eq!(fs::metadata(temporary)?.mode() & 0o7777, 0o755);
-            anyhow::bail!("no")
-        });
-        assert_eq!(refused.unwrap_err().to_string(), "no");
-        assert_eq!(fs::read(&target).unwrap(), b"old");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn what_somebody_has_written_meanwhile_is_not_lost() {
-        let dir = Scratch::new();
-        let target = dir.path().join("10-x.conflist");
-        fs::write(&target, "theirs").unwrap();
-        assert!(!replace_seen(&target, b"what we saw", b"ours").unwrap());
-        assert_eq!(fs::read(&target).unwrap(), b"theirs");
-        assert!(!remove_seen(&target, b"what we saw").unwrap());
-        assert!(replace_seen(&target, b"theirs", b"ours").unwrap());
-        assert_eq!(fs::read(&target).unwrap(), b"ours");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        assert!(remove_seen(&target, b"ours").unwrap() && !target.exists());
-        assert!(remove_seen(&target, b"ours").unwrap(), "it is gone, as wanted");
-    }
-
-    #[test]
-    fn leftovers_are_swept_and_work_in_progress_is_not() {
-        let dir = Scratch::new();
-        let dead = dir.path().join(".10-x.conflist.1-1-0.evergreen-tmp");
-        fs::write(&dead, "half").unwrap();
-        let living = Temporary::beside(&dir.path().join("10-x.conflist")).unwrap();
-        fs::write(dir.path().join("10-x.conflist.tmp"), "somebody else's").unwrap();
-        assert_eq!(sweep(dir.path()), [dead]);
-        assert!(living.path.exists());
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
-    }
-
-    #[test]
-    fn no_runtime_loads_a_temporary_file() {
-        let name = temporary_name(OsStr::new("10-x.conflist"));
-        assert_eq!(Path::new(&name).extension(), Some(OsStr::new("evergreen-tmp")));
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@
 
 mod choice;
 mod edit;
+mod links;
 mod lists;
 mod pace;
 mod rewrites;
@@ -41,7 +42,7 @@ pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report)
     let place = &config.place;
     let look = || survey::look(&place.net_dir);
     let found = look().and_then(|found| {
-        if lists::mend(config, &found, report)? {
+        if lists::mend(config, &found, report)? | links::follow(place, &found, report)? {
             look()
         } else {
             Ok(found)
@@ -55,7 +56,11 @@ pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report)
         }
     };
     rewrites::warn_of_cilium(place, report);
-    let Choice { wanted, complete } = choice::choose(config, &found, report);
+    let Choice {
+        wanted,
+        complete,
+        hidden,
+    } = choice::choose(config, &found, report);
     let mut ours_in = Vec::new();
     for candidate in &wanted {
         let file = match put_in(place, &config.entry, candidate, rewrites, report) {
@@ -68,7 +73,7 @@ pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report)
         report.network(file.as_ref().unwrap_or(&candidate.file), file.is_some());
         ours_in.extend(file);
     }
-    let in_place = !wanted.is_empty() && ours_in.len() == wanted.len();
+    let in_place = !hidden && !wanted.is_empty() && ours_in.len() == wanted.len();
     // Only when it is sure that ours is where it belongs: a moment with two entries is harmless, one with none is not.
     if complete && in_place {
         for candidate in found
@@ -139,6 +144,7 @@ pub fn take_away(place: &Place, report: &mut Report) {
         thread::sleep(WRITTEN_MEANWHILE);
     }
     lists::forget(place, report);
+    links::forget(place, report);
 }
 
 /// False when somebody was writing meanwhile: then it is worth another look.
@@ -183,12 +189,15 @@ fn put_in(
     if !rewrites.may_write(file, report) {
         return Ok(None);
     }
+    if candidate.behind.is_some() {
+        links::remember(place, candidate, text)?;
+    }
     if matches!(network, Network::Single { .. }) {
         let list = lists::replace_single(place, candidate, text, &changed)?;
         report.changed("put our entry in a list made from a single plugin", &list);
         return Ok(Some(list));
     }
-    if !atomic::replace_seen(candidate.open.here(), text, &changed)? {
+    if !atomic::replace_seen(candidate.open.here(), candidate.source(), text, &changed)? {
         report.look_again_in(WRITTEN_MEANWHILE);
         return Ok(None);
     }
@@ -209,20 +218,21 @@ fn take_out(place: &Place, candidate: &Candidate, report: &mut Report) -> Result
         Content::Network { text, network } => (text, network),
         // Whoever is at it may put back what it has read, our entry included.
         Content::Unusable { settled, .. } => return Ok(*settled),
+        Content::Hidden { .. } => return Ok(true),
     };
-    if !network.has(&place.type_name) {
-        return Ok(true);
-    }
     let file = &candidate.file;
+    match links::restore(place, candidate, report)? {
+        Restored::NotOurs if network.has(&place.type_name) => {}
+        restored => return Ok(restored.is_final()),
+    }
     match lists::restore(place, candidate, report)? {
-        Restored::Yes => return Ok(true),
-        Restored::Meanwhile => return Ok(false),
         Restored::NotOurs => {}
+        restored => return Ok(restored.is_final()),
     }
     match edit::without_entry(text, network, &place.type_name) {
         Without::Unchanged => {}
         Without::Text(left) => {
-            if !atomic::replace_seen(candidate.open.here(), text, &left)? {
+            if !atomic::replace_seen(candidate.open.here(), candidate.source(), text, &left)? {
                 return Ok(false);
             }
             report.changed("took our entry out of", file);

@@ -3,13 +3,17 @@
 
 use std::{
     ffi::OsStr,
-    fmt,
-    path::{Path, PathBuf},
+    fmt, fs, io,
+    path::{Component, Path, PathBuf},
 };
+
+/// More links on one way than the kernel follows.
+const MOST_LINKS: usize = 40;
 
 /// A path on the node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostPath {
+    prefix: PathBuf,
     here: PathBuf,
     host: PathBuf,
 }
@@ -24,6 +28,7 @@ impl HostPath {
             prefix.join(below_root)
         };
         Self {
+            prefix: prefix.to_path_buf(),
             here,
             host: host.to_path_buf(),
         }
@@ -33,9 +38,63 @@ impl HostPath {
     pub fn join(&self, name: impl AsRef<OsStr>) -> Self {
         let name = Path::new(name.as_ref());
         Self {
+            prefix: self.prefix.clone(),
             here: self.here.join(name),
             host: self.host.join(name),
         }
+    }
+
+    /// Where a link of this name leads.
+    pub fn beside(&self, target: &Path) -> Self {
+        let directory = self.host.parent().unwrap_or(Path::new("/"));
+        Self::new(&self.prefix, &directory.join(target))
+    }
+
+    /// What the node finds here: every link on the way is followed as the node follows it. A link to `/usr/lib/x` leads to
+    /// the node's file of that name, never to this process's own. What cannot be seen from here is taken for no link.
+    pub fn followed(&self) -> io::Result<Self> {
+        let mut links = 0;
+        let mut found = PathBuf::from("/");
+        let mut ahead = self.host.clone();
+        loop {
+            let mut parts = ahead.components();
+            let Some(part) = parts.next() else {
+                return Ok(Self::new(&self.prefix, &found));
+            };
+            let rest = parts.as_path().to_path_buf();
+            ahead = match part {
+                Component::Normal(name) => {
+                    let next = found.join(name);
+                    match fs::read_link(Self::new(&self.prefix, &next).here) {
+                        Ok(_) if links == MOST_LINKS => {
+                            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+                        }
+                        Ok(target) => {
+                            links += 1;
+                            target.join(rest)
+                        }
+                        Err(_) => {
+                            found = next;
+                            rest
+                        }
+                    }
+                }
+                Component::ParentDir => {
+                    found.pop();
+                    rest
+                }
+                Component::RootDir => {
+                    found = PathBuf::from("/");
+                    rest
+                }
+                Component::CurDir | Component::Prefix(_) => rest,
+            };
+        }
+    }
+
+    /// True when this process sees the node's own root: what is not there then is nowhere.
+    pub fn sees_all(&self) -> bool {
+        self.prefix.as_os_str().is_empty()
     }
 
     /// The path to open.
@@ -57,7 +116,39 @@ impl fmt::Display for HostPath {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn links_are_followed_as_the_node_follows_them() {
+        let root = Scratch::new();
+        for dir in ["etc/cni/net.d", "usr/lib/cni", "run"] {
+            fs::create_dir_all(root.path().join(dir)).unwrap();
+        }
+        for (link, target) in [
+            ("etc/cni/net.d/absolute", "/usr/lib/cni/x"),
+            ("etc/cni/net.d/relative", "../../../lib/./cni/x"),
+            ("etc/cni/net.d/above", "../../../../../../usr/lib/cni/x"),
+            ("lib", "usr/lib"),
+            ("var-run", "/run"),
+            ("etc/cni/net.d/unseen", "/var-run/somebody/../x"),
+            ("etc/cni/net.d/loop", "loop"),
+        ] {
+            symlink(target, root.path().join(link)).unwrap();
+        }
+        let followed = |name: &str| {
+            let dir = HostPath::new(root.path(), Path::new("/etc/cni/net.d"));
+            dir.join(name).followed().map(|p| p.to_string())
+        };
+        for name in ["absolute", "relative", "above"] {
+            assert_eq!(followed(name).unwrap(), "/usr/lib/cni/x", "{name}");
+        }
+        assert_eq!(followed("unseen").unwrap(), "/run/x");
+        assert_eq!(followed("plain").unwrap(), "/etc/cni/net.d/plain");
+        assert_eq!(followed("loop").unwrap_err().raw_os_error(), Some(libc::ELOOP));
+    }
 
     #[test]
     fn a_path_is_opened_below_the_mount_and_named_as_the_node_sees_it() {

@@ -184,22 +184,6 @@ fn unusual_neighbours_that_a_runtime_accepts_get_our_entry_and_keep_their_bytes(
 }
 
 #[test]
-fn a_neighbour_that_is_a_link_is_followed_within_the_directory_only() {
-    let node = Node::new().with_network("real", CALICO);
-    std::os::unix::fs::symlink("real", node.net("10-link.conflist")).unwrap();
-    node.succeed(&["once"]);
-    assert!(node.net("10-link.conflist").is_symlink() && node.has_entry("10-link.conflist"));
-    node.succeed(&["uninstall"]);
-    assert_eq!(fs::read_to_string(node.net("real")).unwrap(), CALICO);
-
-    let outside = Node::new();
-    fs::write(outside.path("elsewhere"), CALICO).unwrap();
-    std::os::unix::fs::symlink(outside.path("elsewhere"), outside.net("10-link.conflist")).unwrap();
-    outside.fail(&["once"], &["10-link.conflist", "outside of the directory"]);
-    assert_eq!(fs::read_to_string(outside.path("elsewhere")).unwrap(), CALICO);
-}
-
-#[test]
 fn a_plugin_that_does_not_run_is_never_named_in_a_conflist_nor_replaces_a_good_one() {
     for (content, words) in [
         (

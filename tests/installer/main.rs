@@ -17,6 +17,7 @@ mod follow;
 mod help;
 mod hostile_following;
 mod leave;
+mod links;
 mod load;
 mod meanwhile;
 mod node;

@@ -1,11 +1,14 @@
 //! Which networks are meant.
 
+use std::path::Path;
+
 use super::{
     lists,
     survey::{Candidate, Content, SETTLED_AFTER},
 };
 use crate::{
     config::{Config, Networks},
+    host::HostPath,
     report::Report,
 };
 
@@ -15,6 +18,8 @@ pub struct Choice<'a> {
     pub wanted: Vec<&'a Candidate>,
     /// True when no file leaves a doubt.
     pub complete: bool,
+    /// True when one that is meant cannot be seen from here.
+    pub hidden: bool,
 }
 
 /// Decides; doubts and a lack of networks go into the report.
@@ -23,6 +28,7 @@ pub fn choose<'a>(config: &Config, found: &'a [Candidate], report: &mut Report) 
     let mut choice = Choice {
         wanted: Vec::new(),
         complete: true,
+        hidden: false,
     };
     for candidate in found {
         let decided = config.networks == Networks::First && !choice.wanted.is_empty();
@@ -43,6 +49,12 @@ pub fn choose<'a>(config: &Config, found: &'a [Candidate], report: &mut Report) 
                     format_args!("{}: {why}; the runtime cannot load it either", candidate.file),
                 );
             }
+            Content::Hidden { .. } if decided || !named(config, candidate) => {}
+            Content::Hidden { target } => {
+                choice.complete = false;
+                choice.hidden = true;
+                report.problem("conflist", hidden(config, candidate, target));
+            }
             Content::Unusable { settled: false, .. } => {
                 // Somebody is writing it: what comes after it in order must not be taken for the first.
                 report.look_again_in(SETTLED_AFTER);
@@ -53,7 +65,7 @@ pub fn choose<'a>(config: &Config, found: &'a [Candidate], report: &mut Report) 
             }
         }
     }
-    if choice.wanted.is_empty() {
+    if choice.wanted.is_empty() && !choice.hidden {
         report.problem("conflist", no_network(config));
     }
     choice
@@ -69,6 +81,16 @@ fn named(config: &Config, candidate: &Candidate) -> bool {
         }
         Networks::First | Networks::All => true,
     }
+}
+
+fn hidden(config: &Config, link: &Candidate, target: &HostPath) -> String {
+    format!(
+        "{}: a link to {target}, which cannot be seen from here; if it leads to a network, our entry is not in the one that \
+         the runtime uses: mount {} below {} too, or put a plain file in the link's place; if it leads nowhere, remove it",
+        link.file,
+        target.host().parent().unwrap_or(Path::new("/")).display(),
+        config.prefix.display(),
+    )
 }
 
 fn no_network(config: &Config) -> String {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use super::{
     edit::{self, Network},
+    links,
     survey::{Candidate, Content},
 };
 use crate::{
@@ -54,23 +55,29 @@ pub fn replace_single(place: &Place, single: &Candidate, text: &[u8], list: &[u8
     let list_name = if usable { usual } else { format!("{name}.conflist") };
     let file = place.net_dir.join(&list_name);
     let copy = place.own_dir.join(format!("{list_name}{FROM}{name}"));
-    atomic::replace(copy.here(), text, Access::As(single.open.here()))
-        .context("keep a copy of the original")?;
-    atomic::replace(file.here(), list, Access::As(single.open.here()))?;
-    if fs::read(single.open.here()).is_ok_and(|now| now == text) {
+    atomic::replace(copy.here(), text, Access::As(single.source())).context("keep a copy of the original")?;
+    atomic::replace(file.here(), list, Access::As(single.source()))?;
+    if fs::read(single.source()).is_ok_and(|now| now == text) {
         atomic::remove(single.file.here())?;
     }
     Ok(file)
 }
 
-/// What became of a list that may have been made from a single plugin.
+/// What became of a file that may have been made from another, or from a link.
 pub enum Restored {
-    /// It was, and the single plugin is back.
+    /// It was, and that is back.
     Yes,
     /// It is one of somebody else's.
     NotOurs,
     /// Somebody was writing it meanwhile.
     Meanwhile,
+}
+
+impl Restored {
+    /// False when it is worth another look.
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Self::Meanwhile)
+    }
 }
 
 /// Brings back the file that a list was made from. Here too the runtime finds a network at each moment: a single file comes
@@ -86,24 +93,31 @@ pub fn restore(place: &Place, list: &Candidate, report: &mut Report) -> Result<R
         return Ok(Restored::NotOurs);
     };
     let original = place.net_dir.join(name);
-    let missing = !original.here().exists();
-    if missing {
+    let missing = fs::symlink_metadata(original.here()).is_err();
+    let was_link = missing && links::put_back(place, &original, report)?;
+    if missing && !was_link {
         atomic::replace(original.here(), &text, Access::As(copy.here()))
             .context("bring the original back")?;
     }
     if !atomic::remove_seen(list.file.here(), list_text)? {
         if missing {
             // It would come before the list that is now there.
-            atomic::remove_seen(original.here(), &text)?;
+            atomic::remove(original.here())?;
         }
         return Ok(Restored::Meanwhile);
     }
-    if missing {
+    if missing && !was_link {
         report.changed("brought back", &original);
     }
     report.changed("removed the list made from it", &list.file);
+    links::forget_one(place, &original)?;
     atomic::remove(copy.here())?;
     Ok(Restored::Yes)
+}
+
+/// True for a file that a list was made from.
+pub fn is_original(place: &Place, file: &HostPath) -> bool {
+    copies(place).iter().any(|(_, name)| *name == file_name(file))
 }
 
 /// Forgets the copies that are left. They belong to lists that somebody else has removed: that network is gone, and stays

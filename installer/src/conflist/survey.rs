@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{self, Read},
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, SystemTime},
 };
 
@@ -25,8 +25,10 @@ const LONGEST: u64 = 32 << 20;
 pub struct Candidate {
     /// The name the runtime finds.
     pub file: HostPath,
-    /// The file behind it: another one when the name is a link within the directory.
+    /// What is replaced when it is to change: another file when the name is a link within the directory.
     pub open: HostPath,
+    /// The file behind it, when the name is a link to elsewhere. That is never written.
+    pub behind: Option<HostPath>,
     /// What is in it.
     pub content: Content,
 }
@@ -38,14 +40,21 @@ pub enum Content {
     Network { text: Vec<u8>, network: Network },
     /// Something a runtime would refuse, and whether it has been so for a while.
     Unusable { why: String, settled: bool },
+    /// Nobody here knows: a link to this, which only the node itself can see.
+    Hidden { target: HostPath },
 }
 
 impl Candidate {
+    /// Where its bytes and its permissions are.
+    pub fn source(&self) -> &Path {
+        self.behind.as_ref().unwrap_or(&self.open).here()
+    }
+
     /// Its bytes, when they are a network.
     pub fn text(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Network { text, .. } => Some(text),
-            Content::Unusable { .. } => None,
+            Content::Unusable { .. } | Content::Hidden { .. } => None,
         }
     }
 }
@@ -77,53 +86,66 @@ pub fn is_loaded(name: &Path) -> bool {
 
 /// None for a file that is gone by now.
 fn candidate(net_dir: &HostPath, file: HostPath) -> Option<Candidate> {
-    let (open, content) = match behind(net_dir, &file) {
-        Ok(Some(open)) => {
-            let content = read(&open, file.host())?;
-            (open, content)
-        }
-        Ok(None) => {
-            let why =
-                "a link to outside of the directory, which cannot be replaced from here: write a plain file";
-            (
-                file.clone(),
-                Content::Unusable {
-                    why: why.to_owned(),
-                    settled: true,
-                },
-            )
-        }
-        Err(e) if e.kind() == io::ErrorKind::NotFound && !file.here().is_symlink() => return None,
-        Err(e) => (
-            file.clone(),
-            Content::Unusable {
-                why: format!("follow the link: {e}"),
-                settled: true,
-            },
-        ),
+    let is_link = fs::symlink_metadata(file.here()).ok()?.is_symlink();
+    let mut candidate = Candidate {
+        open: file.clone(),
+        file,
+        behind: None,
+        content: unusable(String::new()),
     };
-    Some(Candidate { file, open, content })
-}
-
-/// The file to replace when this one is to change; None when it lies elsewhere.
-fn behind(net_dir: &HostPath, file: &HostPath) -> io::Result<Option<HostPath>> {
-    if !fs::symlink_metadata(file.here())?.is_symlink() {
-        return Ok(Some(file.clone()));
+    if is_link && let Err(error) = candidate.follow(net_dir) {
+        candidate.content = unusable(format!("follow the link: {error}"));
+        return Some(candidate);
     }
-    let (real, dir): (PathBuf, PathBuf) = (fs::canonicalize(file.here())?, fs::canonicalize(net_dir.here())?);
-    Ok(if real.parent() == Some(&dir) {
-        real.file_name().map(|name| net_dir.join(name))
-    } else {
-        None
-    })
+    candidate.content = match read(candidate.source(), is_single(&candidate.file)) {
+        Some(content) => content,
+        None if !is_link => return None,
+        None => candidate.nowhere(),
+    };
+    Some(candidate)
 }
 
-/// The form is that which the name promises to the runtime.
-fn read(file: &HostPath, name: &Path) -> Option<Content> {
-    let single = name.extension().is_none_or(|e| e != "conflist");
+impl Candidate {
+    /// Finds what a link leads to.
+    fn follow(&mut self, net_dir: &HostPath) -> io::Result<()> {
+        let real = self.file.followed()?;
+        match real.host().file_name() {
+            Some(name) if real.host().parent() == Some(net_dir.followed()?.host()) => {
+                self.open = net_dir.join(name);
+            }
+            _ => self.behind = Some(real),
+        }
+        Ok(())
+    }
+
+    /// What a link is behind which nothing can be seen: a part of the node that is not mounted here, or nothing.
+    fn nowhere(&self) -> Content {
+        match &self.behind {
+            Some(target) if !target.sees_all() => Content::Hidden {
+                target: target.clone(),
+            },
+            target => unusable(format!(
+                "a link that leads nowhere ({})",
+                target.as_ref().unwrap_or(&self.open)
+            )),
+        }
+    }
+}
+
+fn unusable(why: String) -> Content {
+    Content::Unusable { why, settled: true }
+}
+
+/// True when the name promises a single plugin.
+pub fn is_single(file: &HostPath) -> bool {
+    file.host().extension().is_none_or(|e| e != "conflist")
+}
+
+/// None for a file that is not there. The form is that which the name promises to the runtime.
+fn read(file: &Path, single: bool) -> Option<Content> {
     let mut text = Vec::new();
     let read = (|| -> io::Result<Option<SystemTime>> {
-        let open = atomic::open_at_once(file.here())?;
+        let open = atomic::open_at_once(file)?;
         let found = open.metadata()?;
         if !found.is_file() {
             return Err(io::Error::other("not a plain file"));
@@ -132,10 +154,7 @@ fn read(file: &HostPath, name: &Path) -> Option<Content> {
         Ok(found.modified().ok())
     })();
     match read {
-        Ok(_) if text.len() as u64 >= LONGEST => Some(Content::Unusable {
-            why: format!("longer than {} MB", LONGEST >> 20),
-            settled: true,
-        }),
+        Ok(_) if text.len() as u64 >= LONGEST => Some(unusable(format!("longer than {} MB", LONGEST >> 20))),
         Ok(changed) => Some(match Network::read(&text, single) {
             Ok(network) => Content::Network { text, network },
             Err(why) => Content::Unusable {
@@ -144,10 +163,7 @@ fn read(file: &HostPath, name: &Path) -> Option<Content> {
             },
         }),
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        Err(e) => Some(Content::Unusable {
-            why: format!("read it: {e}"),
-            settled: true,
-        }),
+        Err(e) => Some(unusable(format!("read it: {e}"))),
     }
 }
 

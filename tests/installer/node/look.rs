@@ -83,7 +83,10 @@ fn collect(dir: &Path, found: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
             found.insert(path.clone(), (metadata.mode() & 0o7777, Vec::new()));
             collect(&path, found);
         } else {
-            let content = fs::read(&path).unwrap_or_default();
+            let content = match fs::read_link(&path) {
+                Ok(target) => format!("-> {}", target.display()).into_bytes(),
+                Err(_) => fs::read(&path).unwrap_or_default(),
+            };
             found.insert(path, (metadata.mode() & 0o7777, content));
         }
     }

@@ -1,0 +1,175 @@
+//! Networks that are links to files elsewhere, as node images make them. What is behind such a link is never written: a file
+//! of ours takes the link's place, and the link comes back exactly as it was.
+//!
+//! `link.<file>` in our directory says where the link led, and what was behind it when our file was made of that.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::PathBuf,
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    edit::{self, Network, Without},
+    lists::{self, Restored},
+    survey::{Candidate, Content, is_single},
+};
+use crate::{
+    atomic::{self, Access},
+    config::Place,
+    host::HostPath,
+    report::Report,
+};
+
+const PREFIX: &str = "link.";
+
+/// What is kept of a link.
+struct Record {
+    /// Where it led, as it was written in it.
+    target: PathBuf,
+    /// What was there.
+    text: Vec<u8>,
+}
+
+/// Keeps what the link's end needs, before a file takes its place.
+pub fn remember(place: &Place, link: &Candidate, text: &[u8]) -> Result<()> {
+    let target = fs::read_link(link.file.here()).context("read the link")?;
+    // A path holds no NUL, so the first one is where the text begins.
+    let record = [target.as_os_str().as_bytes(), b"\0", text].concat();
+    atomic::replace(
+        record_file(place, &link.file).here(),
+        &record,
+        Access::Mode(0o600),
+    )
+    .context("keep the link")
+}
+
+/// Puts a link back whose file has changed behind it, or whose place holds what no runtime can load: the turn then goes on
+/// as if its owner had just made it. Forgets the links in whose place their owner has put something else. True when
+/// something was put back.
+pub fn follow(place: &Place, found: &[Candidate], report: &mut Report) -> Result<bool> {
+    let mut any = false;
+    for (file, record) in records(place) {
+        let candidate = found.iter().find(|c| c.file == file);
+        let (ours, spoilt) = match candidate.map(|c| &c.content) {
+            Some(_) if candidate.is_some_and(|c| c.behind.is_some()) => continue,
+            Some(Content::Unusable { settled: false, .. } | Content::Hidden { .. }) => continue,
+            Some(Content::Unusable { settled: true, .. }) => (true, true),
+            Some(Content::Network { text, network }) => {
+                (record.is_behind(text, network, place, &file), false)
+            }
+            None => (lists::is_original(place, &file), false),
+        };
+        if !ours {
+            forget_one(place, &file)?;
+            continue;
+        }
+        let behind = file.beside(&record.target).followed();
+        let now = behind.and_then(|behind| fs::read(behind.here())).ok();
+        // What no runtime could load is no better than what there is.
+        let now = now.filter(|now| Network::read(now, is_single(&file)).is_ok());
+        if now.is_some_and(|now| spoilt || now != record.text) {
+            atomic::link(file.here(), &record.target).context("put the link back")?;
+            report.changed("put the link back to make its file anew", &file);
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
+/// Puts the link back that a file of ours has taken the place of.
+pub fn restore(place: &Place, candidate: &Candidate, report: &mut Report) -> Result<Restored> {
+    let file = &candidate.file;
+    let Some(record) = Record::of(place, file) else {
+        return Ok(Restored::NotOurs);
+    };
+    let text = match &candidate.content {
+        Content::Network { text, network }
+            if candidate.behind.is_none() && record.is_behind(text, network, place, file) =>
+        {
+            text
+        }
+        _ => {
+            forget_one(place, file)?;
+            return Ok(Restored::NotOurs);
+        }
+    };
+    if !fs::read(file.here()).is_ok_and(|now| now == *text) {
+        return Ok(Restored::Meanwhile);
+    }
+    put_back(place, file, report)?;
+    forget_one(place, file)?;
+    Ok(Restored::Yes)
+}
+
+/// Puts the link back that was at a place where nothing is now; false when there was none.
+pub fn put_back(place: &Place, file: &HostPath, report: &mut Report) -> Result<bool> {
+    let Some(record) = Record::of(place, file) else {
+        return Ok(false);
+    };
+    atomic::link(file.here(), &record.target).context("put the link back")?;
+    report.changed("put the link back", file);
+    Ok(true)
+}
+
+/// Forgets one link: it is back, or its owner has put something else in its place.
+pub fn forget_one(place: &Place, file: &HostPath) -> Result<()> {
+    atomic::remove(record_file(place, file).here()).map(|_| ())
+}
+
+/// Forgets the links that are left: somebody has removed what took their place.
+pub fn forget(place: &Place, report: &mut Report) {
+    for (file, _) in records(place) {
+        if let Err(error) = forget_one(place, &file) {
+            report.failed("conflist", &record_file(place, &file), &error);
+        }
+    }
+}
+
+impl Record {
+    fn of(place: &Place, file: &HostPath) -> Option<Self> {
+        let kept = fs::read(record_file(place, file).here()).ok()?;
+        let end = kept.iter().position(|b| *b == 0)?;
+        let (target, text) = kept.split_at(end);
+        Some(Self {
+            target: OsString::from_vec(target.to_vec()).into(),
+            text: text.get(1..)?.to_vec(),
+        })
+    }
+
+    /// True when a file is what was behind the link, whatever has become of our entry in it.
+    fn is_behind(&self, text: &[u8], network: &Network, place: &Place, file: &HostPath) -> bool {
+        let without =
+            |text: &[u8], network: &Network| match edit::without_entry(text, network, &place.type_name) {
+                Without::Unchanged => text.to_vec(),
+                Without::Text(left) => left,
+                Without::Nothing => Vec::new(),
+            };
+        let was = Network::read(&self.text, is_single(file));
+        was.is_ok_and(|was| without(&self.text, &was) == without(text, network))
+    }
+}
+
+/// Every link that is kept, with the file that it was.
+fn records(place: &Place) -> Vec<(HostPath, Record)> {
+    let Ok(entries) = fs::read_dir(place.own_dir.here()) else {
+        return Vec::new();
+    };
+    let names = entries.flatten().map(|e| e.file_name());
+    let files = names.filter_map(|name| {
+        let name = name.as_bytes().strip_prefix(PREFIX.as_bytes())?;
+        Some(place.net_dir.join(OsStr::from_bytes(name)))
+    });
+    files
+        .filter_map(|file| Record::of(place, &file).map(|record| (file, record)))
+        .collect()
+}
+
+fn record_file(place: &Place, file: &HostPath) -> HostPath {
+    let mut name = OsString::from(PREFIX);
+    name.push(file.host().file_name().unwrap_or_default());
+    place.own_dir.join(name)
+}

@@ -1,0 +1,258 @@
+//! Networks that are links: as node images make them, whose own files lie in a read-only place. Never written through.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    cluster::{Cluster, get},
+    node::{CALICO, Node, mode, settle},
+};
+
+const LINK: &str = "10-calico.conflist";
+const SINGLE: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","type":"calico"}"#;
+
+/// Writes a file of the node's image.
+fn image_file(node: &Node, path: &str, content: &str) -> PathBuf {
+    let file = node.path("host").join(path);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, content).unwrap();
+    file
+}
+
+/// A node whose network is a link to a file of its image, which the installer sees below its mount.
+fn linked(target: &str) -> (Node, PathBuf) {
+    let node = Node::new();
+    let file = image_file(&node, "usr/lib/cni/calico", CALICO);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o440)).unwrap();
+    symlink(target, node.net(LINK)).unwrap();
+    (node, file)
+}
+
+fn is_link_to(path: &Path, target: &str) -> bool {
+    fs::read_link(path).is_ok_and(|found| found == Path::new(target))
+}
+
+#[test]
+fn a_link_out_of_the_directory_gives_way_to_a_file_and_comes_back_exactly() {
+    for target in [
+        "/usr/lib/cni/calico",
+        "../../../usr/lib/cni/calico",
+        "/usr/./lib//cni/../cni/calico",
+        "/etc/alternatives/cni",
+        "/lib/cni/calico",
+    ] {
+        let (node, file) = linked(target);
+        fs::create_dir_all(node.path("host/etc/alternatives")).unwrap();
+        symlink("/usr/lib/cni/calico", node.path("host/etc/alternatives/cni")).unwrap();
+        symlink("usr/lib", node.path("host/lib")).unwrap();
+        let (before, stamps) = (node.snapshot(), node.stamps());
+        node.succeed(&["once"]);
+        assert!(
+            !node.net(LINK).is_symlink() && node.has_entry(LINK),
+            "{target}\n{}",
+            node.show()
+        );
+        assert_eq!(mode(&node.net(LINK)), 0o440, "{target}");
+        assert_eq!(
+            node.stamps()[&file],
+            stamps[&file],
+            "{target}: the image's file was touched"
+        );
+        let installed = node.stamps();
+        assert_eq!(node.succeed(&["once"]), "", "{target}");
+        assert_eq!(node.stamps(), installed, "{target}: a second run changes nothing");
+        assert!(
+            node.succeed(&["uninstall"]).contains("put the link back"),
+            "{target}"
+        );
+        assert!(is_link_to(&node.net(LINK), target), "{target}\n{}", node.show());
+        assert_eq!(node.snapshot(), before, "{target}\n{}", node.show());
+    }
+}
+
+#[test]
+fn a_link_to_a_single_plugin_gives_way_to_a_list_and_comes_back_exactly() {
+    let node = Node::new();
+    let file = image_file(&node, "usr/lib/cni/calico", SINGLE);
+    symlink("/usr/lib/cni/calico", node.net("10-calico.conf")).unwrap();
+    let before = node.snapshot();
+    node.succeed(&["once"]);
+    assert!(
+        node.has_entry(LINK) && !node.net("10-calico.conf").is_symlink(),
+        "{}",
+        node.show()
+    );
+    assert_eq!(node.succeed(&["once"]), "");
+    // The image's file is another one after an update of the node.
+    fs::write(&file, SINGLE.replace("k8s-pod-network", "renamed")).unwrap();
+    node.succeed(&["once"]);
+    assert!(fs::read_to_string(node.net(LINK)).unwrap().contains("renamed") && node.has_entry(LINK));
+    assert!(!node.net("10-calico.conf").is_symlink(), "{}", node.show());
+    fs::write(&file, SINGLE).unwrap();
+    node.succeed(&["uninstall"]);
+    assert_eq!(node.snapshot(), before, "{}", node.show());
+}
+
+#[test]
+fn what_changes_behind_a_link_is_followed_and_so_is_a_link_that_is_made_anew() {
+    let (node, file) = linked("/usr/lib/cni/calico");
+    let mut installer = node.start_and_wait_for(LINK);
+    installer.until(&node, "the link is replaced", || !node.net(LINK).is_symlink());
+    // As a script of the node does at each boot.
+    fs::remove_file(node.net(LINK)).unwrap();
+    symlink("/usr/lib/cni/calico", node.net(LINK)).unwrap();
+    let replaced = || !node.net(LINK).is_symlink() && node.has_entry(LINK);
+    installer.until(&node, "the link is replaced again", replaced);
+    drop(installer);
+    fs::write(&file, CALICO.replace("k8s-pod-network", "renamed")).unwrap();
+    node.succeed(&["once"]);
+    assert!(replaced() && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
+    // What no runtime could load is not taken over.
+    fs::write(&file, "{").unwrap();
+    node.succeed(&["once"]);
+    assert!(replaced() && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
+    fs::remove_file(&file).unwrap();
+    node.succeed(&["once"]);
+    assert!(replaced());
+    node.succeed(&["uninstall"]);
+    assert!(
+        is_link_to(&node.net(LINK), "/usr/lib/cni/calico"),
+        "{}",
+        node.show()
+    );
+}
+
+#[test]
+fn a_file_in_the_links_place_that_somebody_spoils_is_made_anew() {
+    let (node, _) = linked("/usr/lib/cni/calico");
+    let before = node.snapshot();
+    node.succeed(&["once"]);
+    let right = node.snapshot();
+    fs::write(node.net(LINK), "").unwrap();
+    settle(&node.net(LINK));
+    node.succeed(&["once"]);
+    assert_eq!(node.snapshot(), right, "{}", node.show());
+    node.succeed(&["uninstall"]);
+    assert_eq!(node.snapshot(), before, "{}", node.show());
+}
+
+#[test]
+fn a_file_that_its_owner_puts_in_the_links_place_is_its_own_from_then_on() {
+    let (node, file) = linked("/usr/lib/cni/calico");
+    node.succeed(&["once"]);
+    let theirs = CALICO.replace("k8s-pod-network", "theirs");
+    fs::write(node.net(LINK), &theirs).unwrap();
+    node.succeed(&["once"]);
+    fs::write(&file, CALICO.replace("k8s-pod-network", "renamed")).unwrap();
+    node.succeed(&["once"]);
+    assert!(node.has_entry(LINK) && fs::read_to_string(node.net(LINK)).unwrap().contains("theirs"));
+    node.succeed(&["uninstall"]);
+    assert_eq!(fs::read_to_string(node.net(LINK)).unwrap(), theirs);
+    assert!(!node.net("linkerd-cni.evergreen").exists(), "{}", node.show());
+    // The same where our entry is gone already when the removal comes.
+    let (node, _) = linked("/usr/lib/cni/calico");
+    let before = node.snapshot();
+    node.succeed(&["once"]);
+    fs::write(node.net(LINK), CALICO).unwrap();
+    node.succeed(&["uninstall"]);
+    assert_eq!(node.snapshot(), before, "{}", node.show());
+}
+
+#[test]
+fn an_entry_moves_on_from_a_file_that_was_a_link_and_the_link_comes_back() {
+    let (node, _) = linked("/usr/lib/cni/calico");
+    node.succeed(&["once"]);
+    fs::write(node.net("05-other.conflist"), CALICO).unwrap();
+    node.succeed(&["once"]);
+    assert!(node.has_entry("05-other.conflist") && is_link_to(&node.net(LINK), "/usr/lib/cni/calico"));
+}
+
+#[test]
+fn a_link_to_what_the_installer_cannot_see_is_no_installation_and_says_what_to_do() {
+    let node = Node::new().with_network("20-other.conflist", CALICO);
+    // The same path in the installer's own root is another file, and none of the node's.
+    let elsewhere = node.path("elsewhere");
+    fs::write(&elsewhere, CALICO).unwrap();
+    let target = elsewhere.to_str().unwrap().to_owned();
+    symlink(&target, node.net(LINK)).unwrap();
+    let words = [
+        "/etc/cni/net.d/10-calico.conflist",
+        &target,
+        "mount",
+        "plain file",
+    ];
+    let log = node.fail(&["once"], &words);
+    assert!(!log.contains("cannot load it either"), "{log}");
+    let failed = log.lines().last().unwrap();
+    assert!(failed.contains("not installed") && failed.contains(LINK), "{log}");
+    assert!(is_link_to(&node.net(LINK), &target));
+    assert_eq!(fs::read_to_string(&elsewhere).unwrap(), CALICO);
+    // Another network was named: then it is nobody's business.
+    node.succeed(&["once", "--conflist", "20-other.conflist"]);
+    node.fail(&["once", "--conflist", LINK], &words);
+    node.fail(&["once", "--conflist", "all"], &words);
+    // Behind the network that the runtime uses, it is nobody's business either.
+    fs::rename(node.net(LINK), node.net("30-calico.conflist")).unwrap();
+    node.succeed(&["once"]);
+    node.succeed(&["uninstall"]);
+    assert!(is_link_to(&node.net("30-calico.conflist"), &target));
+}
+
+#[test]
+fn a_link_to_what_the_installer_cannot_see_is_not_ready_until_it_is_mended() {
+    let cluster = Cluster::new();
+    symlink("/usr/lib/cni/calico", cluster.node.net("05-a.conflist")).unwrap();
+    let mut installer = cluster.node.start_and_wait_for(LINK);
+    let ready = || get(&cluster, "/readyz");
+    installer.until(&cluster.node, "it says why", || {
+        ready().contains("05-a.conflist: a link to /usr/lib/cni/calico")
+    });
+    assert!(ready().starts_with("HTTP/1.1 503 "), "{}", ready());
+    fs::remove_file(cluster.node.net("05-a.conflist")).unwrap();
+    installer.until(&cluster.node, "it is ready", || {
+        ready().starts_with("HTTP/1.1 200 ")
+    });
+}
+
+#[test]
+fn a_link_within_the_directory_is_followed_as_the_node_follows_it() {
+    for target in ["real", "/etc/cni/net.d/real", "../net.d/real"] {
+        let node = Node::new().with_network("real", CALICO);
+        symlink(target, node.net(LINK)).unwrap();
+        let before = node.snapshot();
+        node.succeed(&["once"]);
+        assert!(is_link_to(&node.net(LINK), target), "{target}\n{}", node.show());
+        assert!(node.has_entry("real"), "{target}\n{}", node.show());
+        node.succeed(&["uninstall"]);
+        assert_eq!(node.snapshot(), before, "{target}\n{}", node.show());
+    }
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_named_and_the_next_network_is_used() {
+    for target in ["nowhere", LINK, "/etc/cni/net.d/nowhere", "/etc/cni/net.d"] {
+        let node = Node::new().with_network("20-other.conflist", CALICO);
+        symlink(target, node.net(LINK)).unwrap();
+        let log = node.succeed(&["once"]);
+        assert!(node.has_entry("20-other.conflist"), "{target}: {log}");
+        assert!(
+            log.contains(LINK) && log.contains("cannot load it either"),
+            "{target}: {log}"
+        );
+        node.succeed(&["uninstall"]);
+        assert!(is_link_to(&node.net(LINK), target));
+    }
+    // Seen from the node itself, nothing is hidden.
+    let node = Node::new()
+        .at_its_own_paths()
+        .with_network("20-other.conflist", CALICO);
+    node.image_file(
+        "evergreen-cni",
+        b"#!/bin/sh\necho '{\"supportedVersions\":[\"1.0.0\"]}'\n",
+    );
+    symlink("/does/not/exist", node.net(LINK)).unwrap();
+    assert!(node.succeed(&["once"]).contains("cannot load it either"));
+}
