@@ -17,73 +17,61 @@ enum Need {
 struct Right {
     need: Need,
     verb: &'static str,
+    /// As kubectl writes it: a subresource after a slash.
     resource: &'static str,
-    subresource: &'static str,
     why: &'static str,
 }
 
 const RIGHTS: [Right; 8] = [
-    right(
-        Need::Must,
-        "get",
-        "pods",
-        "",
-        "the plugin reads the pod it is called for",
-    ),
-    right(
-        Need::May,
-        "get",
-        "namespaces",
-        "",
-        "for annotations of a namespace on pods the injector did not make",
-    ),
-    right(
-        Need::May,
-        "get",
-        "services",
-        "",
-        "for the API server's ports, which the control plane's own pods skip",
-    ),
-    right(
-        Need::Not,
-        "get",
-        "secrets",
-        "",
-        "it can read every secret of the cluster",
-    ),
-    right(
-        Need::Not,
-        "list",
-        "secrets",
-        "",
-        "it can list every secret of the cluster",
-    ),
-    right(Need::Not, "create", "pods", "", "it can run anything anywhere"),
-    right(Need::Not, "delete", "pods", "", "it can end any pod"),
-    right(
-        Need::Not,
-        "create",
-        "serviceaccounts",
-        "token",
-        "it can become any account",
-    ),
-];
-
-const fn right(
-    need: Need,
-    verb: &'static str,
-    resource: &'static str,
-    subresource: &'static str,
-    why: &'static str,
-) -> Right {
     Right {
-        need,
-        verb,
-        resource,
-        subresource,
-        why,
-    }
-}
+        need: Need::Must,
+        verb: "get",
+        resource: "pods",
+        why: "the plugin reads the pod it is called for",
+    },
+    Right {
+        need: Need::May,
+        verb: "get",
+        resource: "namespaces",
+        why: "for annotations of a namespace on pods the injector did not make",
+    },
+    Right {
+        need: Need::May,
+        verb: "get",
+        resource: "services",
+        why: "for the API server's ports, which the control plane's own pods skip",
+    },
+    Right {
+        need: Need::Not,
+        verb: "get",
+        resource: "secrets",
+        why: "it can read every secret of the cluster",
+    },
+    Right {
+        need: Need::Not,
+        verb: "list",
+        resource: "secrets",
+        why: "it can list every secret of the cluster",
+    },
+    Right {
+        need: Need::Not,
+        verb: "create",
+        resource: "pods",
+        why: "it can run anything anywhere",
+    },
+    Right {
+        need: Need::Not,
+        verb: "delete",
+        resource: "pods",
+        why: "it can end any pod",
+    },
+    Right {
+        need: Need::Not,
+        verb: "create",
+        resource: "serviceaccounts/token",
+        why: "it can become any account",
+    },
+];
 
 /// What is missing and what is too much.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -100,10 +88,11 @@ pub struct Findings {
 pub fn ask(client: &mut Client) -> Result<Findings, Error> {
     let mut findings = Findings::default();
     for right in &RIGHTS {
+        let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
         let action = Action {
             verb: right.verb,
-            resource: right.resource,
-            subresource: right.subresource,
+            resource,
+            subresource,
             ..Action::default()
         };
         let allowed = client.can_i(&action)?;
@@ -113,11 +102,7 @@ pub fn ask(client: &mut Client) -> Result<Findings, Error> {
             (Need::Not, true) => &mut findings.too_much,
             (Need::Must | Need::May, true) | (Need::Not, false) => continue,
         };
-        let slash = if right.subresource.is_empty() { "" } else { "/" };
-        list.push(format!(
-            "{} {}{slash}{}: {}",
-            right.verb, right.resource, right.subresource, right.why
-        ));
+        list.push(format!("{} {}: {}", right.verb, right.resource, right.why));
     }
     Ok(findings)
 }
