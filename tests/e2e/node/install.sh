@@ -7,6 +7,7 @@ install() {
   before=$(picture)
   run_case "a pod without a mesh runs before anything of ours is there" plain_pod
   run_case "scripts/image makes the same archive twice, and containerd takes it" image_is_reproducible
+  run_case "the image is what installer/Dockerfile says" image_is_the_dockerfiles
   run_case "helm lint, and a server-side dry run of both modes" chart_is_accepted
   run_case "values that mean nothing are refused, each by its name" bad_values_are_refused
   run_case "helm install: the DaemonSet gets ready, and our entry is in the chain" chart_installs
@@ -29,6 +30,22 @@ image_is_reproducible() {
   import_image "$STATE/images/one.tar"
   echo "note: $(stat -c %s "$STATE/images/one.tar") bytes"
 }
+
+# image_is_the_dockerfiles: files, entry and version; no engine is here to build the other one.
+image_is_the_dockerfiles() {
+  local recipe=$ROOT/installer/Dockerfile manifest version
+  version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$ROOT/Cargo.toml" | head -n 1)
+  manifest=$(tar -xOf "$STATE/images/one.tar" ./index.json | jq -r '.manifests[0].digest')
+  same "$(awk '/^COPY --from=build/ { print "." $NF }' "$recipe" | sort)" \
+    "$(blob "$(blob "$manifest" | jq -r '.layers[0].digest')" | tar -t | grep -v '/$' | sort)" "files"
+  same "$(sed -n 's/^ENTRYPOINT //p' "$recipe")" \
+    "$(blob "$(blob "$manifest" | jq -r .config.digest)" | jq -c .config.Entrypoint)" "entry"
+  same "$version" "$(sed -n 's/^ARG VERSION=//p' "$recipe")" "version in the Dockerfile"
+  same "$version" "$(sed -n 's/^appVersion: *"\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$ROOT/installer/chart/Chart.yaml")" "version in the chart"
+}
+
+# blob DIGEST: of the archive.
+blob() { tar -xOf "$STATE/images/one.tar" "./blobs/sha256/${1#sha256:}"; }
 
 chart_is_accepted() {
   local mode
