@@ -12,6 +12,7 @@ install() {
   run_case "values that mean nothing are refused, each by its name" bad_values_are_refused
   run_case "helm install: the DaemonSet gets ready, and our entry is in the chain" chart_installs
   run_case "containerd has been woken: the chain it has loaded is the one with our entry" chain_is_loaded
+  run_case "what PodMonitor and ServiceMonitor select leads to the installer's metrics" monitors_lead_to_metrics
   run_case "what is on the node is for root only, and no token is in a conflist" files_are_private
   run_case "the token is for the API server and nothing else" token_has_one_audience
 }
@@ -59,7 +60,7 @@ chart_is_accepted() {
 
 bad_values_are_refused() {
   local value
-  for value in proxyUid=2102 inboundProxyPort=0 mode=other ignoreInboundPorts=80- token.expirationSeconds=60; do
+  for value in proxyUid=2102 inboundProxyPort=0 mode=other ignoreInboundPorts=80- token.expirationSeconds=60 serviceMonitor.interval=soon; do
     if helm template x "$ROOT/installer/chart" --kube-version 1.36.0 --set "$value" >"$STATE/run/refused" 2>&1; then
       echo "$value was taken"
       return 1
@@ -83,6 +84,39 @@ chain_is_loaded() {
   wait_for 5 "our entry is back" in_chain
   wait_for 5 "containerd has loaded it again" has_loaded bridge,portmap,linkerd-cni
 }
+
+# monitors_lead_to_metrics: followed as the Prometheus operator follows them.
+monitors_lead_to_metrics() {
+  local selector address port service
+  kubectl apply -f "$ROOT/tests/e2e/monitors.yaml"
+  kubectl wait crd/{pod,service}monitors.monitoring.coreos.com --for=condition=Established --timeout=30s
+  install_chart --set podMonitor.enabled=true --set serviceMonitor.enabled=true --set serviceMonitor.labels.release=prometheus
+  selector=$(in_release get podmonitor "$RELEASE" -o json | jq -er "$LABELS")
+  port=$(in_release get podmonitor "$RELEASE" -o jsonpath='{.spec.podMetricsEndpoints[0].port}')
+  address=$(in_release get pods -l "$selector" -o json |
+    jq -er --arg port "$port" '.items[0] | "\(.status.podIP):\(.spec.containers[].ports[] | select(.name == $port).containerPort)"')
+  serves_metrics "$address"
+  selector=$(in_release get servicemonitors -l release=prometheus -o json | jq -er ".items[0] | $LABELS")
+  port=$(in_release get servicemonitor "$RELEASE" -o jsonpath='{.spec.endpoints[0].port}')
+  service=$(in_release get services -l "$selector" -o name)
+  wait_for 20 "the Service's endpoints are known" endpoint_of "$service" "$port"
+  serves_metrics "$(endpoint_of "$service" "$port")"
+  install_chart
+  same "" "$(in_release get services -o name)" "the Service, when nobody asks for it"
+}
+
+in_release() { kubectl -n "$RELEASE_NAMESPACE" "$@"; }
+
+# A monitor's selector as kubectl takes it.
+LABELS='.spec.selector.matchLabels | to_entries | map("\(.key)=\(.value)") | join(",")'
+
+# endpoint_of SERVICE PORT-NAME
+endpoint_of() {
+  in_release get endpointslices -l "kubernetes.io/service-name=${1#service/}" -o json |
+    jq -er --arg port "$2" '.items[0] | "\(.endpoints[0].addresses[0]):\(.ports[] | select(.name == $port).port)"'
+}
+
+serves_metrics() { curl -fsS -m 5 "http://$1/metrics" | grep '^evergreen_install_'; }
 
 files_are_private() {
   same "" "$(find "$NET_DIR" -newer "$STATE/kubelet/config.yaml" -type f -perm /077)" "files others may read"

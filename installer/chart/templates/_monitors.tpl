@@ -1,0 +1,19 @@
+{{- /* One endpoint of a PodMonitor or ServiceMonitor; the argument is its part of the values. */}}
+{{- define "evergreen.endpoint" -}}
+port: admin
+path: /metrics
+interval: {{ .interval }}
+{{- with .scrapeTimeout }}
+scrapeTimeout: {{ . }}
+{{- end }}
+relabelings:
+# What is wrong is wrong with a node: the pod's name says nothing to people.
+- sourceLabels: [__meta_kubernetes_pod_node_name]
+  targetLabel: node
+{{- with .relabelings }}
+{{ toYaml . }}
+{{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings: {{- toYaml . | nindent 0 }}
+{{- end }}
+{{- end }}
