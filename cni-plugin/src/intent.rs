@@ -17,10 +17,10 @@ use crate::{
 };
 
 /// The init container that programs the rules itself where no CNI plugin does.
-const PROXY_INIT: &str = "linkerd-init";
+pub const PROXY_INIT: &str = "linkerd-init";
 
 /// The injector's marks on every pod that it gave a proxy, by webhook or by hand.
-const MARKS: [&str; 3] = [
+pub const MARKS: [&str; 3] = [
     "linkerd.io/proxy-version",
     "linkerd.io/trust-root-sha256",
     "linkerd.io/created-by",

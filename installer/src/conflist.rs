@@ -3,6 +3,7 @@
 //!
 //! [`survey`] looks, [`choice`] decides which files are meant, [`edit`] makes the new text, and this module writes it.
 
+mod chain;
 mod choice;
 mod edit;
 mod links;
@@ -12,18 +13,18 @@ mod rewrites;
 mod scan;
 mod survey;
 
-use std::{thread, time::Duration};
+use std::{collections::BTreeSet, thread, time::Duration};
 
 use anyhow::Result;
 use evergreen_cni::deadline::Deadline;
 
+pub use self::{chain::Chain, rewrites::Rewrites, survey::is_loaded};
 use self::{
     choice::Choice,
     edit::{Network, Without},
     lists::Restored,
     survey::{Candidate, Content},
 };
-pub use self::{rewrites::Rewrites, survey::is_loaded};
 use crate::{
     atomic,
     config::{Config, Place},
@@ -125,6 +126,20 @@ pub fn found(config: &Config) -> Found {
         problems,
         notices: report.notices().cloned().collect(),
     }
+}
+
+/// The names of the networks in the net dir that pods get rules from now, changing nothing.
+pub fn programming(place: &Place) -> Result<BTreeSet<String>> {
+    let chains = survey::look(&place.net_dir)?
+        .into_iter()
+        .filter_map(|found| match found.content {
+            Content::Network { text, .. } => Chain::read(&text, &place.type_name),
+            Content::Unusable { .. } | Content::Hidden { .. } => None,
+        });
+    Ok(chains
+        .filter(|chain| chain.with_us)
+        .map(|chain| chain.name)
+        .collect())
 }
 
 /// Takes our entry out of every file; files that were replaced come back as they were.

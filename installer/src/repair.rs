@@ -1,78 +1,112 @@
-//! What Linkerd's chart runs as its repair controller, by its path in the image: pods of this node that started without
-//! rules are deleted, so that their controllers make them anew. Off in that chart unless asked for, and needed only for pods
-//! from before the plugin was there: the sandbox of such a pod can get no rules any more, and waits for ever.
+//! What Linkerd's chart, and ours, runs as the repair controller, by its path in the image: pods of this node that started
+//! without rules are made anew, by their controllers. The sandbox of such a pod can get no rules any more.
+//!
+//! Two things tell of them: a validator that found no redirection (such a pod waits for ever), and, where they are mounted,
+//! libcni's own records of the lists by which sandboxes were made (a pod without a validator runs, and nobody knows).
 
+mod act;
+mod counts;
+mod event;
+mod flags;
+mod pace;
 mod pods;
+mod records;
+mod sandboxes;
 
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     ffi::OsString,
-    net::SocketAddr,
+    mem,
     os::fd::AsFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    path::Path,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
-use evergreen_cni::{
-    deadline::Deadline,
-    kube::{Client, Error, clock},
-    log::{Level, Log},
-};
-use serde_json::json;
+use evergreen_cni::{deadline::Deadline, kube::Error, log::Log};
 
-use self::pods::Stuck;
+use self::{
+    act::Hand,
+    counts::Counts,
+    flags::Flags,
+    pods::{List, Pod},
+};
 use crate::{
     api,
-    config::Server,
-    serve::{self, Answer},
+    config::{Place, Server},
+    conflist,
+    host::HostPath,
+    report::{Report, Voice},
+    serve,
     settings::Given,
     sys::{self, Signals},
 };
 
 /// The name under which this program is started for it.
 pub const PROGRAM: &str = "linkerd-cni-repair-controller";
-/// How often the node's pods are looked at.
+/// How often the node's pods are looked at, and how soon again where the first look leaves a doubt.
 const PERIOD: Duration = Duration::from_secs(10);
-/// How long the pods of one controller are left alone after one was deleted, and the longest that grows to: where deleting
-/// does not help, it must not go on and on.
-const FIRST_PAUSE: Duration = Duration::from_secs(30);
-const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+const SECOND_LOOK: Duration = Duration::from_secs(1);
+/// Names the node whose pods are looked at, as Linkerd's chart does.
+const NODE: &str = "LINKERD_CNI_REPAIR_CONTROLLER_NODE_NAME";
+/// Names libcni's folder on the node.
+const RESULTS_DIR: &str = "EVERGREEN_CNI_RESULTS_DIR";
 
-/// What is counted, for whoever asks.
-#[derive(Debug, Default)]
-struct Counts {
-    deleted: AtomicU64,
-    failed: AtomicU64,
-    listed: AtomicBool,
+/// What is looked at, and what was found the time before.
+struct Repair {
+    server: Server,
+    node: String,
+    place: Place,
+    /// Where libcni's records are, when they are mounted.
+    results: Option<HostPath>,
+    /// Sandboxes without rules in the look before: one look alone may meet a record half replaced.
+    suspects: BTreeSet<String>,
+    /// The next look is to be soon.
+    in_doubt: bool,
+    hand: Hand,
+    voice: Voice,
+    counts: Arc<Counts>,
+    log: Log,
 }
 
 /// Runs until it is asked to end. Takes the flags and variables of Linkerd's own.
 pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) -> Result<()> {
     let flags = Flags::read(arguments)?;
     let log = Log::of(PROGRAM, flags.level);
-    let node = lookup("LINKERD_CNI_REPAIR_CONTROLLER_NODE_NAME").and_then(|n| n.into_string().ok());
-    let Some(node) = node.filter(|n| !n.is_empty()) else {
-        bail!("LINKERD_CNI_REPAIR_CONTROLLER_NODE_NAME is not set: name the node whose pods are looked at");
+    let text = |name: &str| lookup(name).and_then(|value| value.into_string().ok());
+    let Some(node) = text(NODE).filter(|n| !n.is_empty()) else {
+        bail!("{NODE} is not set: name the node whose pods are looked at");
     };
-    let server = Server::from_given(&Given::default().variables(lookup)?)?;
+    let dir = text(RESULTS_DIR).filter(|d| !d.is_empty());
+    let given = Given::default().variables(&lookup)?;
+    let server = Server::from_given(&given)?;
     let mut signals = Signals::take_over().context("take the signals over")?;
     let counts = Arc::new(Counts::default());
     let asked = Arc::clone(&counts);
     serve::start(flags.admin, Arc::new(move |path| asked.answer(path)), log)?;
-
-    let mut paused = Paused::default();
+    let mut repair = Repair {
+        results: results(&given, dir.as_deref().unwrap_or(records::USUAL_DIR), log)?,
+        place: Place::for_removal(&given)?,
+        hand: Hand::new(&server, &counts, log),
+        suspects: BTreeSet::new(),
+        in_doubt: false,
+        voice: Voice::default(),
+        server,
+        node,
+        counts,
+        log,
+    };
     loop {
         let began = Instant::now();
-        if let Err(error) = look(&server, &node, &mut paused, &counts, log) {
-            counts.failed.fetch_add(1, Ordering::Relaxed);
+        repair.in_doubt = false;
+        if let Err(error) = repair.look() {
+            repair.counts.failed.fetch_add(1, Ordering::Relaxed);
             log.warn(format_args!("problem={:?}", error.to_string()));
         }
-        while began.elapsed() < PERIOD {
-            sys::wait_readable(&[signals.as_fd()], PERIOD.saturating_sub(began.elapsed()))?;
+        let period = if repair.in_doubt { SECOND_LOOK } else { PERIOD };
+        while began.elapsed() < period {
+            sys::wait_readable(&[signals.as_fd()], period.saturating_sub(began.elapsed()))?;
             if signals.came() {
                 return Ok(());
             }
@@ -80,180 +114,93 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
     }
 }
 
-fn look(server: &Server, node: &str, paused: &mut Paused, counts: &Counts, log: Log) -> Result<(), Error> {
-    let mut client = api::as_pod(server, Deadline::after(api::ASKING_TAKES))?;
-    // Only what the injector has touched, as the watch cache has it.
-    let path = format!(
-        "/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&labelSelector=linkerd.io%2Fcontrol-plane-ns&resourceVersion=0"
-    );
-    let list = client.object(&path, &format!("list the pods of node {node}"))?;
-    counts.listed.store(true, Ordering::Relaxed);
-    for pod in pods::stuck(&list) {
-        let Some(controller) = pod.controller.clone() else {
-            log.debug(format_args!(
-                "left={}/{} because=no-controller-would-make-it-anew",
-                pod.namespace, pod.name
-            ));
-            continue;
-        };
-        if !paused.may_delete(&controller) {
-            continue;
-        }
-        match delete(&mut client, &pod) {
-            Ok(()) => {
-                counts.deleted.fetch_add(1, Ordering::Relaxed);
-                log.info(format_args!(
-                    "deleted={}/{} uid={} because=started-without-rules",
-                    pod.namespace, pod.name, pod.uid
-                ));
-                tell(&mut client, &pod);
-            }
-            Err(error) => {
-                counts.failed.fetch_add(1, Ordering::Relaxed);
-                log.warn(format_args!("problem={:?}", error.to_string()));
-            }
-        }
+/// libcni's folder, when it is mounted; says which.
+fn results(given: &Given, dir: &str, log: Log) -> Result<Option<HostPath>> {
+    if !dir.starts_with('/') {
+        bail!("{RESULTS_DIR} is {dir:?}: write an absolute path of the node");
     }
-    Ok(())
+    let dir = HostPath::new(Path::new(given.value("CONTAINER_MOUNT_PREFIX")), Path::new(dir));
+    if dir.here().is_dir() {
+        log.info(format_args!("records={dir}"));
+        return Ok(Some(dir));
+    }
+    log.info(format_args!(
+        "records=none because={:?}",
+        format!("{dir} is not mounted: only pods whose validator found no redirection are known")
+    ));
+    Ok(None)
 }
 
-fn delete(client: &mut Client, pod: &Stuck) -> Result<(), Error> {
-    let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
-    client.delete(
-        &path,
-        &pod.uid,
-        &format!("delete pod {}/{}", pod.namespace, pod.name),
-    )
-}
-
-/// An Event where a person looks first. Without the right to make one nothing is lost.
-fn tell(client: &mut Client, pod: &Stuck) {
-    let now = clock::rfc3339(clock::now());
-    let event = json!({"apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": "StartedWithoutRules",
-        "metadata": {"generateName": format!("{}.", pod.name), "namespace": pod.namespace},
-        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
-        "message": "the pod's sandbox was made before the CNI plugin was in place; deleted, so that it is made anew",
-        "source": {"component": PROGRAM}, "firstTimestamp": now, "lastTimestamp": now, "count": 1});
-    let _ = client.create(
-        &format!("/api/v1/namespaces/{}/events", pod.namespace),
-        &event,
-        "write an Event",
-    );
-}
-
-/// Since when, and for how long, the pods of a controller are left alone.
-#[derive(Debug, Default)]
-struct Paused(BTreeMap<String, (Instant, Duration)>);
-
-impl Paused {
-    fn may_delete(&mut self, controller: &str) -> bool {
-        self.0.retain(|_, (since, pause)| since.elapsed() < *pause * 4);
-        match self.0.get_mut(controller) {
-            Some((since, pause)) if since.elapsed() < *pause => return false,
-            Some((since, pause)) => (*since, *pause) = (Instant::now(), (*pause * 2).min(LONGEST_PAUSE)),
-            None => {
-                self.0
-                    .insert(controller.to_owned(), (Instant::now(), FIRST_PAUSE));
-            }
+impl Repair {
+    /// One look at the node's pods, and what follows from it.
+    fn look(&mut self) -> Result<(), Error> {
+        let mut client = api::as_pod(&self.server, Deadline::after(api::ASKING_TAKES))?;
+        // Only what the injector has touched, as the watch cache has it by its index of nodes. In pages, a server before
+        // 1.34 would read every pod of the cluster from etcd for each.
+        let path = format!(
+            "/api/v1/pods?fieldSelector=spec.nodeName%3D{}&labelSelector=linkerd.io%2Fcontrol-plane-ns&resourceVersion=0",
+            self.node
+        );
+        let list: List = client.list(&path, &format!("list the pods of node {}", self.node))?;
+        self.counts.listed.store(true, Ordering::Relaxed);
+        let pods = list.pods();
+        for pod in pods.iter().filter(|pod| pod.not_redirected) {
+            self.hand.delete(&mut client, pod);
         }
-        true
+        let without = self.without_rules(&pods);
+        let count = u64::try_from(without.len()).unwrap_or(u64::MAX);
+        self.counts.without_rules.store(count, Ordering::Relaxed);
+        for pod in without {
+            self.hand.evict(&mut client, pod);
+        }
+        self.hand.forget_all_but(&pods);
+        Ok(())
     }
-}
 
-impl Counts {
-    fn answer(&self, path: &str) -> Option<Answer> {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Some(match path {
-            "/live" | "/livez" => Answer::good("ok\n"),
-            "/ready" | "/readyz" if self.listed.load(Ordering::Relaxed) => Answer::good("ok\n"),
-            "/ready" | "/readyz" => Answer::unavailable("the node's pods could not be listed yet\n"),
-            "/metrics" => Answer::good(format!(
-                "# HELP linkerd_cni_repair_controller_deleted_total Pods deleted because they had started without rules\n\
-                 # TYPE linkerd_cni_repair_controller_deleted_total counter\n\
-                 linkerd_cni_repair_controller_deleted_total {}\n\
-                 # HELP linkerd_cni_repair_controller_failed_total Requests to the API server that failed\n\
-                 # TYPE linkerd_cni_repair_controller_failed_total counter\n\
-                 linkerd_cni_repair_controller_failed_total {}\n",
-                count(&self.deleted),
-                count(&self.failed)
-            )),
-            _ => return None,
-        })
-    }
-}
-
-/// The flags of Linkerd's own controller.
-#[derive(Debug)]
-struct Flags {
-    admin: SocketAddr,
-    level: Level,
-}
-
-impl Flags {
-    fn read(arguments: Vec<OsString>) -> Result<Self> {
-        use lexopt::Arg::Long;
-        let mut flags = Self {
-            admin: SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 0], 9990)),
-            level: Level::Info,
-        };
-        let mut parser = lexopt::Parser::from_args(arguments);
-        while let Some(argument) = parser.next()? {
-            let Long(name) = argument else {
-                return Err(argument.unexpected().into());
-            };
-            match name {
-                "admin-addr" => {
-                    let text = parser.value()?.into_string().unwrap_or_default();
-                    flags.admin = text
-                        .parse()
-                        .ok()
-                        .with_context(|| format!("--admin-addr is {text:?}: write ADDRESS:PORT"))?;
+    /// Those that run without rules, unknown to everybody but libcni.
+    fn without_rules<'a>(&mut self, pods: &'a [Pod]) -> Vec<&'a Pod> {
+        let mut report = Report::default();
+        let untold: Vec<&Pod> = pods.iter().filter(|pod| pod.untold).collect();
+        let suspects = match &self.results {
+            Some(dir) if !untold.is_empty() => match suspects(&self.place, dir, &untold, &mut report) {
+                Ok(suspects) => suspects,
+                Err(error) => {
+                    report.failed("records", dir, &error);
+                    Vec::new()
                 }
-                // `info`, or a list such as `linkerd_cni_repair_controller=info,warn`: only the word matters here.
-                "log-level" => {
-                    let text = parser.value()?.into_string().unwrap_or_default();
-                    flags.level = if text.contains("debug") || text.contains("trace") {
-                        Level::Debug
-                    } else {
-                        Level::Info
-                    };
-                }
-                // Lines are lines in either.
-                "log-format" => drop(parser.value()?),
-                other => bail!(
-                    "unknown flag --{other}; those of Linkerd's controller are --admin-addr, --log-format, --log-level"
-                ),
-            }
-        }
-        Ok(flags)
+            },
+            _ => Vec::new(),
+        };
+        self.voice.say(self.log, &report);
+        let before = mem::take(&mut self.suspects);
+        self.suspects = suspects.iter().map(|(_, sandbox)| sandbox.clone()).collect();
+        self.in_doubt = !self.suspects.is_subset(&before);
+        let sure = suspects
+            .into_iter()
+            .filter(|(_, sandbox)| before.contains(sandbox));
+        sure.map(|(pod, _)| pod).collect()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_flags_of_linkerds_chart_are_taken() {
-        let flags = |list: &[&str]| Flags::read(list.iter().map(Into::into).collect());
-        let given = flags(&[
-            "--admin-addr",
-            "[::]:9990",
-            "--log-format",
-            "plain",
-            "--log-level",
-            "info",
-        ])
-        .unwrap();
-        assert_eq!(given.admin.port(), 9990);
-        assert!(flags(&["--admin-addr=0.0.0.0:9990"]).is_ok());
-        assert!(flags(&["--admin-addr", "here"]).is_err() && flags(&["--else"]).is_err());
+/// Of these pods, those whose sandbox was made without us, and the sandbox.
+fn suspects<'a>(
+    place: &Place,
+    dir: &HostPath,
+    pods: &[&'a Pod],
+    report: &mut Report,
+) -> Result<Vec<(&'a Pod, String)>> {
+    let records = records::read(dir.here(), &place.type_name)?;
+    let programming = conflist::programming(place).with_context(|| format!("look at {}", place.net_dir))?;
+    let sandboxes = sandboxes::newest(&records, &programming);
+    let of = |pod: &Pod| sandboxes.get(&*pod.kubelet_uid);
+    if !pods.iter().any(|pod| of(pod).is_some()) {
+        report.notice(format_args!(
+            "{dir}: no record of any meshed pod of this node; is this where the runtime keeps them ({RESULTS_DIR})?"
+        ));
     }
-
-    #[test]
-    fn the_pods_of_one_controller_are_not_deleted_again_and_again() {
-        let mut paused = Paused::default();
-        assert!(paused.may_delete("a") && !paused.may_delete("a"));
-        assert!(paused.may_delete("b"));
-    }
+    let without = pods.iter().filter_map(|pod| {
+        let sandbox = of(pod).filter(|sandbox| sandbox.without_us)?;
+        Some((*pod, sandbox.id.to_owned()))
+    });
+    Ok(without.collect())
 }

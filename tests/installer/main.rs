@@ -22,6 +22,7 @@ mod load;
 mod meanwhile;
 mod node;
 mod own_token;
+mod records;
 mod repair;
 mod status;
 mod two_of_us;

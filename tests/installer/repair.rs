@@ -5,6 +5,7 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     os::unix::fs::symlink,
+    path::PathBuf,
     process::{Child, Command},
     thread,
     time::{Duration, Instant},
@@ -15,13 +16,14 @@ use serde_json::{Value, json};
 
 use crate::{cluster::Cluster, node::PATIENCE};
 
-struct Controller {
+pub struct Controller {
     child: Child,
-    log: std::path::PathBuf,
+    log: PathBuf,
 }
 
 impl Controller {
-    fn start(cluster: &Cluster) -> Self {
+    /// For the pods of node1.
+    pub fn start(cluster: &Cluster) -> Self {
         let program = cluster.node.path("linkerd-cni-repair-controller");
         symlink(env!("CARGO_BIN_EXE_evergreen-install"), &program).unwrap();
         let log = cluster.node.path("repair-log");
@@ -48,9 +50,15 @@ impl Controller {
         Self { child, log }
     }
 
-    fn get(&self, path: &str) -> String {
+    /// What it has said so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// The whole answer to a path, or nothing.
+    pub fn get(&self, path: &str) -> String {
         let mut answer = String::new();
-        let log = fs::read_to_string(&self.log).unwrap();
+        let log = self.log();
         let address = log.lines().find_map(|l| l.split("address=").nth(1));
         if let Some(mut stream) = address.and_then(|a| TcpStream::connect(a).ok()) {
             let _ = stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes());
@@ -59,14 +67,11 @@ impl Controller {
         answer
     }
 
-    fn until(&self, what: &str, so: impl Fn() -> bool) {
+    /// Waits until something is so.
+    pub fn until(&self, what: &str, so: impl Fn() -> bool) {
         let start = Instant::now();
         while !so() {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "not so: {what}\n{}",
-                fs::read_to_string(&self.log).unwrap()
-            );
+            assert!(start.elapsed() < PATIENCE, "not so: {what}\n{}", self.log());
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -137,6 +142,8 @@ fn a_pod_that_started_without_rules_is_deleted_and_no_other() {
         events.iter().any(|e| e["involvedObject"]["uid"] == "uid-stuck"),
         "{events:?}"
     );
+    // As under Linkerd's chart: nothing is mounted, and it says what it does without.
+    assert!(controller.log().contains("records=none "), "{}", controller.log());
     let pid = controller.child.id().to_string();
     assert!(
         Command::new("kill")
@@ -146,4 +153,59 @@ fn a_pod_that_started_without_rules_is_deleted_and_no_other() {
             .success()
     );
     assert!(controller.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_node_full_of_large_pods_is_listed() {
+    let cluster = Cluster::new();
+    // 20 MiB: 250 pods whose annotations take 80 KiB each. The one that is stuck is the last.
+    let ballast = "x".repeat(80 << 10);
+    for n in 0..250 {
+        let mut pod = pod(
+            &cluster,
+            &format!("web-{n:03}"),
+            if n == 249 { 95 } else { 0 },
+            true,
+        );
+        pod["metadata"]["annotations"] = json!({"ballast": ballast});
+        pod["spec"]["nodeName"] = json!("node1");
+        cluster.api.put_pod("shop", &format!("web-{n:03}"), pod);
+    }
+    let controller = Controller::start(&cluster);
+    controller.until("the stuck pod is gone", || {
+        cluster
+            .api
+            .object("/api/v1/namespaces/shop/pods/web-249")
+            .is_none()
+    });
+    assert_eq!(
+        cluster.api.objects_under("/api/v1/namespaces/shop/pods/").len(),
+        249
+    );
+}
+
+#[test]
+fn under_linkerds_chart_an_event_is_written_where_that_chart_lets_it() {
+    let cluster = Cluster::new();
+    let mut stuck = pod(&cluster, "stuck", 95, true);
+    stuck["spec"]["nodeName"] = json!("node1");
+    cluster.api.put_pod("shop", "stuck", stuck);
+    let core = "/api/v1/namespaces/shop/events";
+    let refusal = "events is forbidden: User \"system:serviceaccount:linkerd-cni:linkerd-cni\" cannot create resource \
+                   \"events\" in API group \"\" in the namespace \"shop\"";
+    cluster
+        .api
+        .set_answer("POST", core, Answer::status(403, refusal, "Forbidden", "{}"));
+    let controller = Controller::start(&cluster);
+    let events = || {
+        cluster
+            .api
+            .objects_under("/apis/events.k8s.io/v1/namespaces/shop/events")
+    };
+    controller.until("there is an Event", || !events().is_empty());
+    let event = events().remove(0);
+    assert_eq!(event["regarding"]["uid"], "uid-stuck");
+    // A real API server takes a time with exactly six digits behind the second.
+    let time = event["eventTime"].as_str().unwrap();
+    assert!(time.len() == 27 && time.ends_with(".000000Z"), "{time}");
 }

@@ -21,7 +21,9 @@ use super::{
 use crate::{deadline::Deadline, log::Log};
 
 /// A pod of etcd's largest size (1.5 MiB) in JSON, with room.
-const LARGEST_BODY: u64 = 8 << 20;
+pub(super) const LARGEST_OBJECT: u64 = 8 << 20;
+/// The pods of a node (250 and more), each of a quarter of a mebibyte.
+pub(super) const LARGEST_LIST: u64 = 64 << 20;
 /// For what comes in: one TLS record. The default of 128 KiB would double what the process takes.
 const INPUT: usize = 16 << 10;
 /// For what goes out, beside our headers: a request line, a proxy's own. All of it is zeroed before it is used.
@@ -36,6 +38,8 @@ pub(super) struct Request<'a> {
     pub(super) body: Option<&'a [u8]>,
     /// What it is for, such as `get pod shop/web-0`.
     pub(super) purpose: String,
+    /// How many bytes the answer's body may have.
+    pub(super) largest: u64,
 }
 
 /// What came back, whatever its status.
@@ -103,7 +107,7 @@ impl Session {
         self.stage.begin();
         let answer = self.send(request, left).and_then(|response| {
             self.stage.head_is_there();
-            read(response)
+            read(response, request.largest)
         });
         answer.map_err(|e| failure::explain(&e, self, left))
     }
@@ -205,7 +209,7 @@ fn headers(kubeconfig: &Kubeconfig, material: &Material) -> Result<Vec<(HeaderNa
     Ok(headers)
 }
 
-fn read(mut response: Response<Body>) -> Result<Answer, ureq::Error> {
+fn read(mut response: Response<Body>, largest: u64) -> Result<Answer, ureq::Error> {
     let text = |name: HeaderName| {
         response
             .headers()
@@ -228,10 +232,6 @@ fn read(mut response: Response<Body>) -> Result<Answer, ureq::Error> {
         content_type,
         retry_after,
         warnings,
-        body: response
-            .body_mut()
-            .with_config()
-            .limit(LARGEST_BODY)
-            .read_to_vec()?,
+        body: response.body_mut().with_config().limit(largest).read_to_vec()?,
     })
 }

@@ -14,7 +14,7 @@ use std::{
 use ureq::http::Method;
 
 use super::{
-    ask::{Answer, Request, Session},
+    ask::{Answer, LARGEST_OBJECT, Request, Session},
     clock,
     credentials::Material,
     error::{Class, Error},
@@ -140,6 +140,7 @@ impl Client {
             path: format!("{path}?{query}timeout={timeout}ms"),
             body: None,
             purpose: purpose.to_owned(),
+            largest: LARGEST_OBJECT,
         };
         let answer = self.ask(&request)?;
         self.understand(&request, &answer, read)

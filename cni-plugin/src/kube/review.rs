@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
 use super::{
-    ask::{Answer, Request},
+    ask::{Answer, LARGEST_LIST, LARGEST_OBJECT, Request},
     client::{Client, segment},
     clock,
     error::{Class, Error},
@@ -212,8 +212,19 @@ impl Client {
         )
     }
 
-    /// The object under a path such as `/api/v1/nodes/node1`, or a list with its query, as it is. `purpose` is said in
-    /// an error, such as `get Node node1`.
+    /// A list with its query, such as `/api/v1/pods?fieldSelector=...`, as far as `T` asks for it. 64 MiB at most: with
+    /// `resourceVersion=0` no server cuts a list into pages (up to 1.36 at least: apiserver's `computeListLimit`).
+    pub fn list<T: DeserializeOwned>(&mut self, path: &str, purpose: &str) -> Result<T, Error> {
+        let request = Request {
+            largest: LARGEST_LIST,
+            ..request(Method::GET, path.to_owned(), None, purpose)
+        };
+        let answer = self.ask(&request)?;
+        self.understand(&request, &answer, |body| object::parse(body, "Kubernetes list"))
+    }
+
+    /// The object under a path such as `/api/v1/nodes/node1`, as it is. `purpose` is said in an error, such as
+    /// `get Node node1`.
     pub fn object(&mut self, path: &str, purpose: &str) -> Result<Value, Error> {
         let request = request(Method::GET, path.to_owned(), None, purpose);
         let answer = self.ask(&request)?;
@@ -274,6 +285,7 @@ fn request<'a>(method: Method, path: String, body: Option<&'a [u8]>, purpose: &s
         path,
         body,
         purpose: purpose.to_owned(),
+        largest: LARGEST_OBJECT,
     }
 }
 

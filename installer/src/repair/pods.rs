@@ -1,113 +1,266 @@
-//! Which pods are to be made anew. Pure.
+//! The node's pods as the API server lists them, as far as it matters here, and which of them ask for rules. Pure.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use evergreen_cni::{
+    intent::{MARKS, PROXY_INIT},
+    kube::pod::PROXY,
+};
+use serde::Deserialize;
 
 /// The init container that finds out whether the redirection works.
 const VALIDATOR: &str = "linkerd-network-validator";
 /// What it ends with when it does not.
 const NOT_REDIRECTED: i64 = 95;
+/// On the copy of a static pod that the API server has: what the kubelet calls the pod by, instead of its uid.
+const STATIC_UID: &str = "kubernetes.io/config.mirror";
 
-/// A pod that runs without rules and cannot get them: its sandbox stays what it is.
+/// A pod that is not ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stuck {
+pub struct Pod {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
     /// Its uid: only this very pod is deleted, never one that has followed under its name.
     pub uid: String,
+    /// The uid that the kubelet calls it by.
+    pub kubelet_uid: String,
     /// The uid of the controller that will make another one; without one the pod would be gone for good.
     pub controller: Option<String>,
+    /// Its validator has found no redirection. (The validator of a pod that is ending ends so too, because it was told to.)
+    pub not_redirected: bool,
+    /// It runs, the plugin would program it, and it has no validator that would have found out.
+    pub untold: bool,
 }
 
-/// Those in a list of pods whose validator has found no redirection. A pod that is ending is left alone: there a validator
-/// ends so too, because it was told to.
-pub fn stuck(list: &Value) -> Vec<Stuck> {
-    let pods = list["items"].as_array().into_iter().flatten();
-    pods.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null() && has_failed(pod))
-        .filter_map(named)
-        .collect()
+/// `PodList`, as far as it is read: 250 pods may take many megabytes. Null, absent and empty are one.
+#[derive(Debug, Default, Deserialize)]
+pub struct List {
+    items: Option<Vec<RawPod>>,
 }
 
-fn has_failed(pod: &Value) -> bool {
-    let statuses = pod["status"]["initContainerStatuses"]
-        .as_array()
-        .into_iter()
-        .flatten();
-    statuses.filter(|s| s["name"] == VALIDATOR).any(|status| {
+#[derive(Debug, Deserialize)]
+struct RawPod {
+    metadata: Option<RawMetadata>,
+    spec: Option<RawSpec>,
+    status: Option<RawStatus>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawMetadata {
+    namespace: Option<String>,
+    name: Option<String>,
+    uid: Option<String>,
+    deletion_timestamp: Option<String>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<RawOwner>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawOwner {
+    kind: Option<String>,
+    uid: Option<String>,
+    controller: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawSpec {
+    host_network: Option<bool>,
+    containers: Option<Vec<RawContainer>>,
+    init_containers: Option<Vec<RawContainer>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawContainer {
+    name: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawStatus {
+    phase: Option<String>,
+    init_container_statuses: Option<Vec<RawContainerStatus>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawContainerStatus {
+    name: Option<String>,
+    state: Option<RawState>,
+    last_state: Option<RawState>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawState {
+    terminated: Option<RawTerminated>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawTerminated {
+    exit_code: Option<i64>,
+}
+
+impl List {
+    /// The pods that are not ending.
+    pub fn pods(self) -> Vec<Pod> {
+        self.items.into_iter().flatten().filter_map(pod).collect()
+    }
+}
+
+fn pod(raw: RawPod) -> Option<Pod> {
+    let metadata = raw.metadata.unwrap_or_default();
+    let (spec, status) = (raw.spec.unwrap_or_default(), raw.status.unwrap_or_default());
+    if metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let annotations = metadata.annotations.unwrap_or_default();
+    let uid = metadata.uid?;
+    Some(Pod {
+        namespace: metadata.namespace?,
+        name: metadata.name?,
+        kubelet_uid: annotations.get(STATIC_UID).unwrap_or(&uid).clone(),
+        uid,
+        controller: controller(metadata.owner_references.unwrap_or_default()),
+        not_redirected: has_failed(&status),
+        untold: status.phase.as_deref() == Some("Running")
+            && MARKS.iter().any(|mark| annotations.contains_key(*mark))
+            && wants_rules(&spec),
+    })
+}
+
+/// A static pod's is its node, which makes nothing anew when the API server's copy is deleted.
+fn controller(owners: Vec<RawOwner>) -> Option<String> {
+    let mut owners = owners.into_iter();
+    let controller = owners.find(|o| o.controller == Some(true) && o.kind.as_deref() != Some("Node"))?;
+    controller.uid
+}
+
+fn has_failed(status: &RawStatus) -> bool {
+    let statuses = status.init_container_statuses.iter().flatten();
+    let mut validators = statuses.filter(|s| s.name.as_deref() == Some(VALIDATOR));
+    validators.any(|status| {
         // Now, or the time before: it may be waiting for its next start.
-        let ended = |state: &str| status[state]["terminated"]["exitCode"].as_i64();
-        ended("state").or_else(|| ended("lastState")) == Some(NOT_REDIRECTED)
+        let ended = |state: &Option<RawState>| state.as_ref()?.terminated.as_ref()?.exit_code;
+        ended(&status.state).or_else(|| ended(&status.last_state)) == Some(NOT_REDIRECTED)
     })
 }
 
-fn named(pod: &Value) -> Option<Stuck> {
-    let metadata = &pod["metadata"];
-    let text = |name: &str| metadata[name].as_str().map(str::to_owned);
-    let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
-    let controller = owners
-        .filter(|o| o["controller"] == true)
-        .find_map(|o| o["uid"].as_str());
-    Some(Stuck {
-        namespace: text("namespace")?,
-        name: text("name")?,
-        uid: text("uid")?,
-        controller: controller.map(str::to_owned),
-    })
+/// As the plugin decides: a proxy, among the containers or as a native sidecar, and nothing that programs the rules
+/// itself. A validator has seen the redirection work, or the pod would not run.
+fn wants_rules(spec: &RawSpec) -> bool {
+    let is = |container: &RawContainer, name: &str| container.name.as_deref() == Some(name);
+    let inits = || spec.init_containers.iter().flatten();
+    let mut all = spec.containers.iter().flatten().chain(inits());
+    spec.host_network != Some(true)
+        && all.any(|c| is(c, PROXY))
+        && !inits().any(|c| is(c, PROXY_INIT) || is(c, VALIDATOR))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn found(change: impl FnOnce(&mut Value)) -> Vec<Stuck> {
+    const STATUS: &str = "/status/initContainerStatuses/0";
+
+    fn list(pod: &Value) -> Vec<Pod> {
+        let list: List = serde_json::from_value(json!({"items": [pod]})).unwrap();
+        list.pods()
+    }
+
+    fn stuck(change: impl FnOnce(&mut Value)) -> bool {
         let mut pod = json!({
-            "metadata": {"namespace": "shop", "name": "web-0", "uid": "u",
-                         "ownerReferences": [{"kind": "ReplicaSet", "uid": "rs", "controller": true}]},
+            "metadata": {"namespace": "shop", "name": "web-0", "uid": "u"},
             "status": {"initContainerStatuses": [
                 {"name": "linkerd-network-validator", "lastState": {"terminated": {"exitCode": 95}}, "state": {"waiting": {}}}]}});
         change(&mut pod);
-        stuck(&json!({"items": [pod]}))
+        list(&pod).iter().any(|pod| pod.not_redirected)
+    }
+
+    fn untold(change: impl FnOnce(&mut Value)) -> bool {
+        let mut pod = json!({
+            "metadata": {"namespace": "shop", "name": "web-0", "uid": "u",
+                         "annotations": {"linkerd.io/proxy-version": "edge"}},
+            "spec": {"containers": [{"name": "app"}, {"name": "linkerd-proxy"}], "initContainers": [{"name": "migrate"}]},
+            "status": {"phase": "Running"}});
+        change(&mut pod);
+        list(&pod).iter().any(|pod| pod.untold)
     }
 
     #[test]
     fn a_validator_that_found_no_redirection_is_known_now_and_the_time_before() {
-        let one = |controller: Option<&str>| {
-            let [namespace, name, uid] = ["shop", "web-0", "u"].map(str::to_owned);
-            vec![Stuck {
-                namespace,
-                name,
-                uid,
-                controller: controller.map(str::to_owned),
-            }]
-        };
-        assert_eq!(found(|_| {}), one(Some("rs")));
-        let status = "/status/initContainerStatuses/0";
+        assert!(stuck(|_| {}));
         // A pod that is never restarted has no time before.
-        assert_eq!(
-            found(|p| *p.pointer_mut(status).unwrap() =
-                json!({"name": "linkerd-network-validator", "state": {"terminated": {"exitCode": 95}}})),
-            one(Some("rs"))
-        );
-        assert_eq!(found(|p| p["metadata"]["ownerReferences"] = json!([])), one(None));
+        assert!(stuck(
+            |p| *p.pointer_mut(STATUS).unwrap() =
+                json!({"name": "linkerd-network-validator", "state": {"terminated": {"exitCode": 95}}})
+        ));
+        assert!(!stuck(
+            |p| p["metadata"]["deletionTimestamp"] = json!("2026-11-30T00:00:00Z")
+        ));
+        assert!(!stuck(|p| p["status"] = json!({})));
+        assert!(!stuck(|p| p.pointer_mut(STATUS).unwrap()["name"] = json!("other")));
+        assert!(!stuck(
+            |p| p.pointer_mut(STATUS).unwrap()["state"] = json!({"terminated": {"exitCode": 0}})
+        ));
+        assert!(!stuck(
+            |p| p.pointer_mut(STATUS).unwrap()["lastState"] = json!({"terminated": {"exitCode": 1}})
+        ));
     }
 
     #[test]
-    fn every_other_pod_is_left_alone() {
-        let status = "/status/initContainerStatuses/0";
-        assert!(found(|p| p["metadata"]["deletionTimestamp"] = json!("2026-11-30T00:00:00Z")).is_empty());
-        assert!(found(|p| p["status"] = json!({})).is_empty());
-        assert!(found(|p| p.pointer_mut(status).unwrap()["name"] = json!("other")).is_empty());
-        assert!(
-            found(|p| p.pointer_mut(status).unwrap()["state"] = json!({"terminated": {"exitCode": 0}}))
-                .is_empty()
-        );
-        assert!(
-            found(|p| p.pointer_mut(status).unwrap()["lastState"] = json!({"terminated": {"exitCode": 1}}))
-                .is_empty()
-        );
-        assert!(stuck(&json!({})).is_empty());
+    fn a_running_pod_with_a_proxy_and_nobody_to_tell_asks_for_rules() {
+        assert!(untold(|_| {}));
+        let sidecar = json!({"containers": [{"name": "app"}], "initContainers": [{"name": "linkerd-proxy"}]});
+        assert!(untold(|p| p["spec"] = sidecar));
+        for (field, value) in [
+            ("/metadata/annotations", json!({"linkerd.io/inject": "enabled"})),
+            ("/spec/containers", json!([{"name": "app"}])),
+            ("/spec/initContainers", json!([{"name": "linkerd-init"}])),
+            (
+                "/spec/initContainers",
+                json!([{"name": "linkerd-network-validator"}]),
+            ),
+            ("/status/phase", json!("Pending")),
+            ("/status/phase", json!("Succeeded")),
+            ("/status", Value::Null),
+            ("/spec", Value::Null),
+        ] {
+            assert!(
+                !untold(|p| *p.pointer_mut(field).unwrap() = value.clone()),
+                "{field} {value}"
+            );
+        }
+        assert!(!untold(|p| p["spec"]["hostNetwork"] = json!(true)));
+        assert!(!untold(
+            |p| p["metadata"]["deletionTimestamp"] = json!("2026-11-30T00:00:00Z")
+        ));
+    }
+
+    #[test]
+    fn a_controller_is_who_makes_the_pod_anew_and_a_node_is_none() {
+        let of = |owners: Value| {
+            let metadata = json!({"namespace": "shop", "name": "w", "uid": "u", "ownerReferences": owners});
+            list(&json!({"metadata": metadata})).remove(0).controller
+        };
+        let owner =
+            |kind: &str, controller: bool| json!({"kind": kind, "uid": "rs", "controller": controller});
+        assert_eq!(of(json!([owner("ReplicaSet", true)])), Some("rs".to_owned()));
+        assert_eq!(of(json!([owner("ReplicaSet", false)])), None);
+        assert_eq!(of(json!([owner("Node", true)])), None);
+        assert_eq!(of(Value::Null), None);
+    }
+
+    #[test]
+    fn a_static_pod_is_known_by_the_kubelets_uid() {
+        let metadata =
+            json!({"namespace": "shop", "name": "w", "uid": "u", "annotations": {STATIC_UID: "hash"}});
+        let pod = list(&json!({"metadata": metadata})).remove(0);
+        assert_eq!((&*pod.uid, &*pod.kubelet_uid), ("u", "hash"));
     }
 }

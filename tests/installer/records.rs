@@ -1,0 +1,198 @@
+//! Pods that run without rules and that no validator tells of: the repair controller finds them in libcni's own records,
+//! which `cnitool`, libcni's own tool, writes here.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use evergreen_test_support::{api::Answer, run::cnitool};
+use serde_json::{Value, json};
+
+use crate::{cluster::Cluster, node::CALICO, repair::Controller};
+
+/// What any plugin says here: a result for ADD.
+const PLUGIN: &str = "#!/bin/sh\ncat >/dev/null\n\
+    [ \"$CNI_COMMAND\" = ADD ] && echo '{\"cniVersion\":\"0.3.1\",\"interfaces\":[],\"ips\":[]}'\nexit 0\n";
+
+/// Runs a command where `/var/lib/cni` is the folder in `$0`: libcni's tool knows no other.
+const WITH_CACHE: &str = "mount -t tmpfs cache /var/lib && mkdir /var/lib/cni && mount --bind \"$0\" /var/lib/cni && \
+    exec \"$@\"";
+
+/// A node with records, and the API server that knows its pods.
+struct World(Cluster);
+
+impl World {
+    /// The list in the net dir has our entry, as the installer leaves it.
+    fn new() -> Self {
+        let world = Self(Cluster::new());
+        fs::create_dir_all(world.0.node.path("host/var/lib/cni/results")).unwrap();
+        for name in ["calico", "portmap", "linkerd-cni"] {
+            fs::write(world.0.node.bin(name), PLUGIN).unwrap();
+            fs::set_permissions(world.0.node.bin(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::write(world.0.node.net("10-calico.conflist"), with_our_entry(CALICO)).unwrap();
+        world
+    }
+
+    /// A pod that runs on the node, with a proxy and a controller until it is changed.
+    fn pod(&self, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut pod = json!({"kind": "Pod", "apiVersion": "v1",
+            "metadata": {"uid": format!("uid-{name}"), "annotations": {"linkerd.io/proxy-version": "edge"},
+                         "ownerReferences": [{"kind": "ReplicaSet", "uid": format!("rs-{name}"), "controller": true}]},
+            "spec": {"nodeName": "node1", "containers": [{"name": "linkerd-proxy"}, {"name": "app"}]},
+            "status": {"phase": "Running"}});
+        change(&mut pod);
+        self.0.api.put_pod("shop", name, pod);
+    }
+
+    /// libcni attaches a sandbox of this pod by a list of its own.
+    fn attach(&self, pod: &str, sandbox: &str, list: &str) {
+        let lists = self.0.node.path("lists");
+        let _ = fs::remove_dir_all(&lists);
+        fs::create_dir(&lists).unwrap();
+        fs::write(lists.join("10-list.conflist"), list).unwrap();
+        let name: Value = serde_json::from_str(list).unwrap();
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", WITH_CACHE])
+            .arg(self.0.node.path("host/var/lib/cni"))
+            .arg(cnitool("cnitool", "v1.3.0"))
+            .args(["add", name["name"].as_str().unwrap(), sandbox])
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("NETCONFPATH", lists)
+            .env("CNI_PATH", self.0.node.bin(""))
+            .env(
+                "CNI_ARGS",
+                format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={pod};K8S_POD_UID=uid-{pod}"),
+            )
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "attach {pod}: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+
+    fn has(&self, pod: &str) -> bool {
+        let path = format!("/api/v1/namespaces/shop/pods/{pod}");
+        self.0.api.object(&path).is_some()
+    }
+
+    fn events_of(&self, pod: &str) -> Vec<Value> {
+        let mut events = self.0.api.objects_under("/api/v1/namespaces/shop/events");
+        events.retain(|event| event["involvedObject"]["name"] == pod);
+        events
+    }
+}
+
+fn with_our_entry(list: &str) -> String {
+    let mut list: Value = serde_json::from_str(list).unwrap();
+    let ours = json!({"type": "linkerd-cni", "linkerd": {}});
+    list["plugins"].as_array_mut().unwrap().push(ours);
+    list.to_string()
+}
+
+#[test]
+fn a_pod_without_a_validator_that_runs_without_rules_is_evicted_and_no_other() {
+    let world = World::new();
+    world.pod("without", |_| {});
+    world.attach("without", "/ns/1", CALICO);
+    world.pod("alone", |p| p["metadata"]["ownerReferences"] = json!([]));
+    world.attach("alone", "/ns/2", CALICO);
+    let stay = [
+        "with",
+        "plain",
+        "own-init",
+        "told",
+        "remade",
+        "elsewhere",
+        "unknown",
+    ];
+    world.pod("with", |_| {});
+    world.attach("with", "/ns/3", &with_our_entry(CALICO));
+    world.pod("plain", |p| p["spec"]["containers"] = json!([{"name": "app"}]));
+    world.attach("plain", "/ns/4", CALICO);
+    world.pod("own-init", |p| {
+        p["spec"]["initContainers"] = json!([{"name": "linkerd-init"}])
+    });
+    world.attach("own-init", "/ns/5", CALICO);
+    world.pod("told", |p| {
+        p["spec"]["initContainers"] = json!([{"name": "linkerd-network-validator"}])
+    });
+    world.attach("told", "/ns/6", CALICO);
+    world.pod("remade", |_| {});
+    world.attach("remade", "/ns/7", CALICO);
+    world.attach("remade", "/ns/8", &with_our_entry(CALICO));
+    // A network that we are not in now: made anew, the pod would be no better.
+    world.pod("elsewhere", |_| {});
+    world.attach("elsewhere", "/ns/9", &CALICO.replace("k8s-pod-network", "other"));
+    world.pod("unknown", |_| {});
+
+    let controller = Controller::start(&world.0);
+    controller.until("the pod is evicted", || !world.has("without"));
+    controller.until("the one that nobody would make anew is told of", || {
+        !world.events_of("alone").is_empty()
+    });
+    controller.until("both are counted", || {
+        let metrics = controller.get("/metrics");
+        metrics.contains("deleted_total 1") && metrics.contains("without_rules 2")
+    });
+    assert!(world.has("alone"));
+    for pod in stay {
+        assert!(world.has(pod), "{pod} is gone\n{}", controller.log());
+        assert!(
+            world.events_of(pod).is_empty(),
+            "{pod}: {:?}",
+            world.events_of(pod)
+        );
+    }
+    assert_eq!(world.events_of("without").len(), 1);
+    assert!(
+        controller.log().contains("records=/var/lib/cni/results"),
+        "{}",
+        controller.log()
+    );
+    // The next look.
+    controller.until("one is left", || {
+        controller.get("/metrics").contains("without_rules 1")
+    });
+    assert_eq!(world.events_of("alone").len(), 1, "told once");
+}
+
+#[test]
+fn a_budget_that_forbids_an_eviction_is_obeyed() {
+    let world = World::new();
+    world.pod("without", |_| {});
+    world.attach("without", "/ns/1", CALICO);
+    let refusal = Answer::status(
+        429,
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        "TooManyRequests",
+        r#"{"causes":[{"reason":"DisruptionBudget","message":"The disruption budget web needs 1 healthy pods"}]}"#,
+    );
+    let path = "/api/v1/namespaces/shop/pods/without/eviction";
+    world.0.api.set_answer("POST", path, refusal);
+    let controller = Controller::start(&world.0);
+    controller.until("it has been tried", || {
+        controller.log().contains("left=shop/without")
+    });
+    assert!(world.has("without"));
+    let metrics = controller.get("/metrics");
+    assert!(
+        metrics.contains("failed_total 0") && metrics.contains("without_rules 1"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn records_that_know_no_pod_are_said_to_be_the_wrong_ones() {
+    let world = World::new();
+    world.pod("unknown", |_| {});
+    let controller = Controller::start(&world.0);
+    controller.until("it is said", || {
+        controller
+            .log()
+            .contains("is this where the runtime keeps them (EVERGREEN_CNI_RESULTS_DIR)?")
+    });
+    assert!(world.has("unknown"));
+}
