@@ -130,12 +130,10 @@ pub fn found(config: &Config) -> Found {
 
 /// The names of the networks in the net dir that pods get rules from now, changing nothing.
 pub fn programming(place: &Place) -> Result<BTreeSet<String>> {
-    let chains = survey::look(&place.net_dir)?
-        .into_iter()
-        .filter_map(|found| match found.content {
-            Content::Network { text, .. } => Chain::read(&text, &place.type_name),
-            Content::Unusable { .. } | Content::Hidden { .. } => None,
-        });
+    let found = survey::look(&place.net_dir)?;
+    let chains = found
+        .iter()
+        .filter_map(|f| Chain::read(f.text()?, &place.type_name));
     Ok(chains
         .filter(|chain| chain.with_us)
         .map(|chain| chain.name)

@@ -51,18 +51,7 @@
     periodSeconds: 5
   {{- end }}
   {{- include "evergreen.resources" .Values.resources | nindent 2 }}
-  securityContext:
-    {{- if .Values.privileged }}
-    privileged: true
-    {{- else }}
-    allowPrivilegeEscalation: false
-    # Root, because the node's CNI folders are root's; as their owner it needs no capability.
-    capabilities: {drop: [ALL]}
-    seccompProfile: {type: RuntimeDefault}
-    {{- end }}
-    readOnlyRootFilesystem: true
-    runAsUser: 0
-    runAsGroup: 0
+  {{- include "evergreen.security" . | nindent 2 }}
   volumeMounts:
   - {name: cni-bin, mountPath: /host{{ .Values.destCNIBinDir }}}
   - {name: cni-net, mountPath: /host{{ .Values.destCNINetDir }}}
@@ -70,10 +59,26 @@
 {{- end }}
 {{- end }}
 
+{{- /* What our containers may do. */}}
+{{- define "evergreen.security" -}}
+securityContext:
+  {{- if .Values.privileged }}
+  privileged: true
+  {{- else }}
+  allowPrivilegeEscalation: false
+  # Root, because the node's CNI folders are root's; as their owner it needs no capability.
+  capabilities: {drop: [ALL]}
+  seccompProfile: {type: RuntimeDefault}
+  {{- end }}
+  readOnlyRootFilesystem: true
+  runAsUser: 0
+  runAsGroup: 0
+{{- end }}
+
 {{- /* linkerd2-cni's form of resources to Kubernetes' own. */}}
 {{- define "evergreen.resources" -}}
 {{- $limits := dict }}{{- $requests := dict }}
-{{- range $ours, $theirs := dict "cpu" "cpu" "memory" "memory" "ephemeralStorage" "ephemeral-storage" }}
+{{- range $ours, $theirs := dict "cpu" "cpu" "memory" "memory" "ephemeralStorage" "ephemeral-storage" "ephemeral-storage" "ephemeral-storage" }}
 {{- $both := get $ $ours | default dict }}
 {{- with get $both "limit" }}{{- $_ := set $limits $theirs . }}{{- end }}
 {{- with get $both "request" }}{{- $_ := set $requests $theirs . }}{{- end }}

@@ -1,6 +1,6 @@
-{{- /* One endpoint of a PodMonitor or ServiceMonitor; the argument is its part of the values. */}}
+{{- /* One endpoint of a PodMonitor or ServiceMonitor; the argument is its part of the values, and the port. */}}
 {{- define "evergreen.endpoint" -}}
-port: admin
+port: {{ .port }}
 path: /metrics
 interval: {{ .interval }}
 {{- with .scrapeTimeout }}
