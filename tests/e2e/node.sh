@@ -18,7 +18,7 @@ done
 stay_up() {
   printf '\nThe node stays up until Ctrl-C. In another terminal:\n'
   printf '  nsenter --target %s --mount --net --pid env KUBECONFIG=%s %s get pods -A\n' \
-    "\$(cat $STATE/sandbox.pid)" "$STATE/pki/admin.kubeconfig" "$TOOLS/kubectl"
+    "\$(cat $STATE/sandbox.pid)" "$STATE/pki/admin.kubeconfig" "$KUBERNETES/kubectl"
   tail -f /dev/null
 }
 

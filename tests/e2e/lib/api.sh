@@ -2,7 +2,7 @@
 # Talking to the API server: as the administrator, and as whoever holds a token. Needs cluster.sh.
 
 # kubectl ARGS...: as the administrator.
-kubectl() { "$TOOLS/kubectl" --kubeconfig "$STATE/pki/admin.kubeconfig" "$@"; }
+kubectl() { "$KUBERNETES/kubectl" --kubeconfig "$STATE/pki/admin.kubeconfig" "$@"; }
 
 # api METHOD PATH [BODY]: as the administrator; prints the answer, fails unless it is a success.
 api() {

@@ -2,6 +2,7 @@
 # etcd and a real kube-apiserver inside the sandbox, with the authority and the signing keys as arguments, so that a
 # run can move the cluster from one to the next. Needs report.sh, ground.sh and pki.sh.
 
+KUBERNETES=${KUBERNETES:-$TOOLS}     # the folder of its programs: one release for all of them
 NODE_IP=10.99.0.1        # an address of the sandbox's loopback: pods reach it through their gateway
 SERVICE_IP=10.96.0.1     # what the cluster's certificates also have to name
 API_PORT=6443
@@ -47,7 +48,7 @@ start_etcd() {
 start_apiserver() {
   local key keys=()
   for key in "$@"; do keys+=("--service-account-key-file=$STATE/pki/$key.pub"); done
-  start apiserver "$TOOLS/kube-apiserver" \
+  start apiserver "$KUBERNETES/kube-apiserver" \
     --etcd-servers="$ETCD" --bind-address=0.0.0.0 --advertise-address="$NODE_IP" --secure-port="$API_PORT" \
     --tls-cert-file="$STATE/pki/server.crt" --tls-private-key-file="$STATE/pki/server.key" \
     --client-ca-file="$STATE/pki/clients.crt" \

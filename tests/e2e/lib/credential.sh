@@ -9,7 +9,7 @@ in_chain() { jq -e '.plugins[-1].type == "linkerd-cni"' "$NET_DIR/10-node.confli
 kubeconfig_names() {
   local field
   case $1 in token) field='{.users[0].user.tokenFile}' ;; ca) field='{.clusters[0].cluster.certificate-authority}' ;; esac
-  "$TOOLS/kubectl" --kubeconfig "$HOST_KUBECONFIG" config view --raw -o jsonpath="$field"
+  "$KUBERNETES/kubectl" --kubeconfig "$HOST_KUBECONFIG" config view --raw -o jsonpath="$field"
 }
 
 # host_token: the token the plugin would send now.

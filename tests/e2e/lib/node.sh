@@ -35,12 +35,12 @@ make_node_pki() {
 # start_controllers SIGNING-KEY
 start_controllers() {
   local config=$STATE/pki/controller-manager.kubeconfig
-  start controller-manager "$TOOLS/kube-controller-manager" --kubeconfig="$config" \
+  start controller-manager "$KUBERNETES/kube-controller-manager" --kubeconfig="$config" \
     --authentication-kubeconfig="$config" --authorization-kubeconfig="$config" --leader-elect=false \
     --bind-address=127.0.0.1 --use-service-account-credentials=true --cert-dir="$STATE/run/controller-manager" \
     --service-account-private-key-file="$STATE/pki/$1.key" --root-ca-file="$STATE/pki/trust.crt"
   config=$STATE/pki/scheduler.kubeconfig
-  start scheduler "$TOOLS/kube-scheduler" --kubeconfig="$config" --authentication-kubeconfig="$config" \
+  start scheduler "$KUBERNETES/kube-scheduler" --kubeconfig="$config" --authentication-kubeconfig="$config" \
     --authorization-kubeconfig="$config" --leader-elect=false --bind-address=127.0.0.1 --cert-dir="$STATE/run/scheduler"
   wait_for 30 "kube-controller-manager is healthy" curl -fsk https://127.0.0.1:10257/healthz
   wait_for 30 "kube-scheduler is healthy" curl -fsk https://127.0.0.1:10259/healthz
@@ -124,7 +124,7 @@ kubelet_healthy() {
 }
 
 launch_kubelet() {
-  start kubelet "$TOOLS/kubelet" --config="$STATE/kubelet/config.yaml" --kubeconfig="$STATE/pki/kubelet.kubeconfig" \
+  start kubelet "$KUBERNETES/kubelet" --config="$STATE/kubelet/config.yaml" --kubeconfig="$STATE/pki/kubelet.kubeconfig" \
     --root-dir="$STATE/kubelet/root" --cert-dir="$STATE/kubelet/pki" --hostname-override="$NODE_NAME" --node-ip="$NODE_IP"
 }
 

@@ -1,8 +1,11 @@
 # shellcheck shell=bash
-# Programs built from Go modules, kept in target/tools: only the first run builds. Those of Kubernetes are pinned in
-# tests/e2e/tools/go.mod, containerd 2 and its plugins in tests/e2e/tools/containerd2/go.mod. Those that can be built by name and version alone are pinned here: cnitool, because the tests
-# need it and nothing of Kubernetes (with the newest libcni, and with the oldest that hands CNI_ARGS on and that Go still
-# builds), and helm, whose own requirements do not go together with the others'.
+# Programs built from Go modules, kept in target/tools: only the first run builds. Each folder there is that of a module
+# in tests/e2e/tools, which pins what is in it: Kubernetes, Kubernetes 1.34 below it, containerd 2 and its plugins. Those
+# that can be built by name and version alone are pinned here: cnitool, because the tests need it and nothing of Kubernetes
+# (with the newest libcni, and with the oldest that hands CNI_ARGS on and that Go still builds), and helm, whose own
+# requirements do not go together with the others'.
+
+KUBERNETES_HERE=1.36     # what tests/e2e/tools/go.mod pins: the one that runs use unless told otherwise
 
 declare -A BY_VERSION=(
   [cnitool]=github.com/containernetworking/cni/cnitool@v1.3.0
@@ -10,6 +13,18 @@ declare -A BY_VERSION=(
   [crictl]=sigs.k8s.io/cri-tools/cmd/crictl@v1.34.0
   [helm]=helm.sh/helm/v3/cmd/helm@v3.22.0
 )
+
+# kubernetes_folder VERSION: of the programs of that release.
+kubernetes_folder() {
+  if [ "$1" = "$KUBERNETES_HERE" ]; then
+    echo "$TOOLS"
+  elif [ -n "$1" ] && [ -d "$ROOT/tests/e2e/tools/kubernetes-$1" ]; then
+    echo "$TOOLS/kubernetes-$1"
+  else
+    echo "no Kubernetes \"$1\" here: $KUBERNETES_HERE, or one that tests/e2e/tools has a folder for" >&2
+    return 1
+  fi
+}
 
 # need_tools DIRECTORY NAME...: build into DIRECTORY what is not there yet.
 need_tools() {
@@ -29,21 +44,21 @@ build_tool() {
   if [ -n "${BY_VERSION[$name]:-}" ]; then
     CGO_ENABLED=0 GOBIN=$into/.new go install -ldflags='-s -w' "${BY_VERSION[$name]}"
   else
-    build_kubernetes "$into/.new" "$name"
+    build_kubernetes "$into" "$name"
   fi
   mv "$into/.new/${name%-oldest}" "$into/$name"
 }
 
-# build_kubernetes DIRECTORY NAME: one of the module's tools, by the last part of its path.
+# build_kubernetes DIRECTORY NAME: one of the tools of that folder's module, by the last part of its path.
 build_kubernetes() (
   cgo=0
-  cd "$ROOT/tests/e2e/tools" || exit
+  cd "$ROOT/tests/e2e/tools${1#"$TOOLS"}" || exit
   version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
   minor=${version#v1.}
   # The kubelet's user lookup and plugins want the C library; all others are static.
   [ "$2" != kubelet ] || cgo=1
   # Without a version of its own kube-apiserver would call itself v0.0.0 and refuse to emulate any release.
-  CGO_ENABLED=$cgo GOBIN=$1 go install -ldflags="-s -w \
+  CGO_ENABLED=$cgo GOBIN=$1/.new go install -ldflags="-s -w \
     -X k8s.io/component-base/version.gitVersion=$version \
     -X k8s.io/component-base/version.gitMajor=1 \
     -X k8s.io/component-base/version.gitMinor=${minor%%.*}" "$(go list -f '{{.ImportPath}}' tool | grep "/$2\$")"

@@ -53,7 +53,7 @@ chart_is_accepted() {
   helm lint "$ROOT/installer/chart"
   kubectl create namespace "$RELEASE_NAMESPACE"
   for mode in watch init; do
-    helm template "$RELEASE" "$ROOT/installer/chart" --namespace "$RELEASE_NAMESPACE" --kube-version 1.36.0 \
+    helm template "$RELEASE" "$ROOT/installer/chart" --namespace "$RELEASE_NAMESPACE" --kube-version "$(cluster_version)" \
       --set mode=$mode --set pauseImage=localhost/pause:1 --set flowSchema.enabled=true --set repairController.enabled=true |
       kubectl apply --dry-run=server -f -
   done
@@ -63,7 +63,7 @@ bad_values_are_refused() {
   local value
   for value in proxyUid=2102 inboundProxyPort=0 mode=other ignoreInboundPorts=80- token.expirationSeconds=60 \
     serviceMonitor.interval=soon repairController.resultsDir=cni; do
-    if helm template x "$ROOT/installer/chart" --kube-version 1.36.0 --set "$value" >"$STATE/run/refused" 2>&1; then
+    if helm template x "$ROOT/installer/chart" --kube-version "$(cluster_version)" --set "$value" >"$STATE/run/refused" 2>&1; then
       echo "$value was taken"
       return 1
     fi
