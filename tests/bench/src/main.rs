@@ -7,7 +7,9 @@
 
 mod case;
 mod cases;
+mod installer;
 mod measure;
+mod promise;
 mod scale;
 mod stage;
 mod stages;
@@ -19,6 +21,7 @@ use std::{
     ops::RangeInclusive,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -41,6 +44,10 @@ struct Options {
     json: bool,
     /// Many pods and many nodes instead of one call.
     scale: bool,
+    /// The installer instead of the plugin.
+    installer: bool,
+    /// For how long it is watched at rest.
+    seconds: u64,
     /// Count instructions instead of time.
     stages: bool,
     /// Keep the counts as the ones to compare with.
@@ -62,6 +69,9 @@ fn main() -> Result<ExitCode> {
         print(&scale::run(&stage)?.to_string())?;
         return Ok(ExitCode::SUCCESS);
     }
+    if options.installer {
+        return watch(&options, &stage);
+    }
     match options.stages {
         true => count(&options, &stage),
         false => measure(&options, &stage),
@@ -82,6 +92,14 @@ fn count(options: &Options, stage: &Stage) -> Result<ExitCode> {
     }
     print("CHANGED by more than 3 %: find out why, or keep the new counts with --stages --write\n")?;
     Ok(ExitCode::FAILURE)
+}
+
+/// The installer, at rest and when something rotates.
+fn watch(options: &Options, stage: &Stage) -> Result<ExitCode> {
+    let rest = Duration::from_secs(options.seconds);
+    let installer = installer::run(stage, &options.dist.join("evergreen-install"), rest)?;
+    print(&installer.to_string())?;
+    Ok(code(installer.keeps_its_promises()))
 }
 
 /// Time, memory and what else a call takes.
@@ -125,10 +143,7 @@ fn measure(options: &Options, stage: &Stage) -> Result<ExitCode> {
     } else {
         table.to_string()
     })?;
-    Ok(match table.keeps_its_promises() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    Ok(code(table.keeps_its_promises()))
 }
 
 /// Runs every case in each of these rounds, or in its share of so many.
@@ -181,6 +196,8 @@ fn options() -> Result<Options> {
         only: String::new(),
         json: false,
         scale: false,
+        installer: false,
+        seconds: 60,
         stages: false,
         write: false,
         check: false,
@@ -195,6 +212,8 @@ fn options() -> Result<Options> {
             Long("only") => options.only = parser.value()?.string()?,
             Long("json") => options.json = true,
             Long("scale") => options.scale = true,
+            Long("installer") => options.installer = true,
+            Long("seconds") => options.seconds = parser.value()?.parse()?,
             Long("stages") => options.stages = true,
             Long("write") => options.write = true,
             Long("check") => options.check = true,
@@ -203,6 +222,13 @@ fn options() -> Result<Options> {
         }
     }
     Ok(options)
+}
+
+fn code(kept: bool) -> ExitCode {
+    match kept {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
 }
 
 /// The size of a file in bytes.

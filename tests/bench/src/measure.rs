@@ -116,7 +116,8 @@ impl Series {
     }
 }
 
-fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
+/// The value below which this share of all lies.
+pub fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);

@@ -130,7 +130,8 @@ impl Stage {
             "kubernetes": {"kubeconfig": self.file("kubeconfig")},
             "linkerd": {
                 "incoming-proxy-port": 4143, "outgoing-proxy-port": 4140, "proxy-uid": 2102,
-                "inbound-ports-to-ignore": ["4190", "4191"], "outbound-ports-to-ignore": ["4567", "4568"]
+                "inbound-ports-to-ignore": ["4190", "4191"], "outbound-ports-to-ignore": ["4567", "4568"],
+                "iptables-mode": "nft"
             },
             "runtimeConfig": {"io.kubernetes.cri.pod-annotations": annotations},
             "prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "eth0", "sandbox": "/run/netns/x"}],

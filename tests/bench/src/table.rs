@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     case::Case,
     measure::{Series, Taken},
+    promise::Promise,
     trace::Traced,
 };
 
@@ -44,14 +45,6 @@ pub struct Table<'a> {
     pub rows: Vec<Row<'a>>,
     size: u64,
     peer_size: Option<u64>,
-}
-
-/// Something that must not be more than something else.
-#[derive(Debug)]
-struct Promise {
-    of: String,
-    is: f64,
-    at_most: f64,
 }
 
 impl<'a> Table<'a> {
@@ -175,12 +168,5 @@ impl Measured {
 
     fn wall(&self) -> [f64; 3] {
         [0.1, 0.5, 0.9].map(|share| self.series.quantile(share, |t| t.wall))
-    }
-}
-
-impl Promise {
-    /// A figure that was not measured is not kept.
-    fn is_kept(&self) -> bool {
-        self.is <= self.at_most
     }
 }

@@ -9,6 +9,7 @@ use std::{
     io,
     mem::MaybeUninit,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    time::Duration,
 };
 
 /// Waits for a child of ours: how it ended, and what it and those it waited for have used.
@@ -23,6 +24,28 @@ pub(crate) fn wait(child: u32) -> io::Result<(libc::c_int, libc::rusage)> {
     }
     // SAFETY: the kernel has filled it in, and all zeroes would be a value too.
     Ok((status, unsafe { usage.assume_init() }))
+}
+
+/// What CPU time a process has used so far, with all threads it has or has had.
+pub(crate) fn cpu_time(process: libc::pid_t) -> io::Result<Duration> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: the pointer is to a live local of the right type.
+    let errno = unsafe { libc::clock_getcpuclockid(process, &raw mut clock) };
+    if errno != 0 {
+        return Err(io::Error::from_raw_os_error(errno));
+    }
+    let mut time = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: the pointer is to a live local of the right type.
+    if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has filled it in, and all zeroes would be a value too.
+    let time = unsafe { time.assume_init() };
+    let parts = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    let (Ok(seconds), Ok(nanoseconds)) = parts else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    Ok(Duration::new(seconds, nanoseconds))
 }
 
 /// Moves the calling thread into the network namespace.

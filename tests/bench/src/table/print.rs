@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Measured, Promise, Row, Table};
+use super::{Measured, Row, Table};
+use crate::{promise, trace::Traced};
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -25,7 +26,7 @@ impl fmt::Display for Table<'_> {
         match has_peer {
             true => writeln!(
                 f,
-                " linkerd-cni: wall ms, cpu ms, MiB, programs, and our parts of it"
+                " linkerd-cni: wall ms, cpu ms, MiB, requests, programs, calls, and our parts of it"
             )?,
             false => writeln!(
                 f,
@@ -36,12 +37,7 @@ impl fmt::Display for Table<'_> {
             self.line(row, f)?;
         }
         writeln!(f, "the binary has {} bytes", self.size)?;
-        let promises = self.promises();
-        let missed: Vec<&Promise> = promises.iter().filter(|p| !p.is_kept()).collect();
-        for promise in &missed {
-            writeln!(f, "MISSED {promise}")?;
-        }
-        writeln!(f, "{} promises, {} missed", promises.len(), missed.len())
+        promise::print(&self.promises(), f)
     }
 }
 
@@ -96,31 +92,24 @@ impl fmt::Display for Parts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(row, peer) = self;
         let median = |of| peer.series.median(of);
-        let programs = peer.traced.map_or(0, |t| t.programs);
         write!(
             f,
-            "{:.1}, {:.1}, {:.1}, {programs};",
+            "{:.1}, {:.1}, {:.1}, {}",
             median(|t| t.wall) / 1000.0,
             median(|t| t.cpu) / 1000.0,
-            median(|t| t.peak) / 1024.0
+            median(|t| t.peak) / 1024.0,
+            median(|t| t.requests as f64)
         )?;
+        if let Some(Traced { calls, programs, .. }) = peer.traced {
+            write!(f, ", {programs}, {calls}")?;
+        }
         let part = |of| 1.0 / row.ours.series.ratio(&peer.series, of);
         write!(
             f,
-            " wall 1/{:.1} cpu 1/{:.1} MiB 1/{:.1}",
+            "; wall 1/{:.1} cpu 1/{:.1} MiB 1/{:.1}",
             part(|t| t.wall),
             part(|t| t.cpu),
             part(|t| t.peak)
-        )
-    }
-}
-
-impl fmt::Display for Promise {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {:.3}, promised at most {:.3}",
-            self.of, self.is, self.at_most
         )
     }
 }
