@@ -30,6 +30,24 @@ pub enum Access<'a> {
     As(&'a Path),
 }
 
+/// What tells a file from another one that was at the same path before, and from itself before it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    file: (u64, u64),
+    written: (i64, i64),
+}
+
+impl Identity {
+    /// None when there is no file.
+    pub fn of(path: &Path) -> Option<Self> {
+        let found = fs::metadata(path).ok()?;
+        Some(Self {
+            file: (found.dev(), found.ino()),
+            written: (found.mtime(), found.mtime_nsec()),
+        })
+    }
+}
+
 /// Puts `content` at `target`, whatever is there.
 pub fn replace(target: &Path, content: &[u8], access: Access<'_>) -> Result<()> {
     replace_checked(target, content, access, |_| Ok(()))

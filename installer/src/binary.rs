@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    atomic::{self, Access},
+    atomic::{self, Access, Identity},
     config::Place,
     host::HostPath,
     report::Report,
@@ -134,16 +134,11 @@ pub fn faults(place: &Place, wanted: &[Wanted]) -> Result<Vec<String>> {
 
 /// The file that has last answered VERSION, so that the plugin is not run again on every turn.
 #[derive(Debug, Default)]
-pub struct Proven(Option<(u64, u64, i64, i64)>);
+pub struct Proven(Option<Identity>);
 
 impl Proven {
-    fn identity(path: &Path) -> Option<(u64, u64, i64, i64)> {
-        let file = fs::metadata(path).ok()?;
-        Some((file.dev(), file.ino(), file.mtime(), file.mtime_nsec()))
-    }
-
     fn is(&self, path: &Path) -> bool {
-        self.0.is_some() && self.0 == Self::identity(path)
+        self.0.is_some() && self.0 == Identity::of(path)
     }
 }
 
@@ -160,7 +155,7 @@ impl Wanted {
             self.prove(target.here())?;
         }
         if self.is_plugin {
-            proven.0 = Proven::identity(target.here());
+            proven.0 = Identity::of(target.here());
         }
         Ok(!right)
     }

@@ -26,7 +26,7 @@ use self::{
     survey::{Candidate, Content},
 };
 use crate::{
-    atomic,
+    atomic::{self, Identity},
     config::{Config, Place},
     entry::Entry,
     host::HostPath,
@@ -199,7 +199,7 @@ fn put_in(
     let Some(changed) = changed else {
         return Ok(Some(file.clone()));
     };
-    if !rewrites.may_write(file, report) {
+    if !rewrites.may_write(file, Identity::of(candidate.source()), report) {
         return Ok(None);
     }
     if candidate.behind.is_some() {

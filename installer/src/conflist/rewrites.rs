@@ -3,24 +3,24 @@
 use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
 use super::{edit::Network, pace::Pace};
-use crate::{config::Place, host::HostPath, report::Report};
+use crate::{atomic::Identity, config::Place, host::HostPath, report::Report};
 
 /// What Cilium renames other networks to while it is exclusive.
 const PUT_ASIDE_BY_CILIUM: &str = "cilium_bak";
 
 /// When which file was written, so that a neighbour who undoes it is not fought.
 #[derive(Debug, Default)]
-pub struct Rewrites(BTreeMap<HostPath, Pace>);
+pub struct Rewrites(BTreeMap<HostPath, Pace<Option<Identity>>>);
 
 impl Rewrites {
-    /// True when the file may be written now. The first time is no rewrite.
-    pub fn may_write(&mut self, file: &HostPath, report: &mut Report) -> bool {
+    /// True when the file may be written now, instead of what is there. The first time is no rewrite.
+    pub fn may_write(&mut self, file: &HostPath, there: Option<Identity>, report: &mut Report) -> bool {
         let now = Instant::now();
         let Some(pace) = self.0.get_mut(file) else {
-            self.0.insert(file.clone(), Pace::default());
+            self.0.insert(file.clone(), Pace::new());
             return true;
         };
-        let wait = pace.wait(now);
+        let wait = pace.wait(now, there);
         if wait.is_zero() {
             pace.wrote(now);
         } else {
