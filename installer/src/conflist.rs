@@ -38,6 +38,10 @@ const WRITTEN_MEANWHILE: Duration = Duration::from_millis(10);
 /// How long a removal waits for a moment in which nobody writes.
 const REMOVAL_WAITS: Duration = Duration::from_secs(3);
 
+/// What is to be known of a list that our entry was not in.
+const MADE_BEFORE: &str =
+    "; pods made without it may have no rules, and repairController.enabled in Evergreen's chart finds them";
+
 /// Puts our entry where it belongs and takes it from where it does not. True when it is in every network it belongs in.
 pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report) -> bool {
     let place = &config.place;
@@ -207,14 +211,21 @@ fn put_in(
     }
     if matches!(network, Network::Single { .. }) {
         let list = lists::replace_single(place, candidate, text, &changed)?;
-        report.changed("put our entry in a list made from a single plugin", &list);
+        report.changed(
+            &format!("put our entry in a list made from a single plugin{MADE_BEFORE}"),
+            &list,
+        );
         return Ok(Some(list));
     }
     if !atomic::replace_seen(candidate.open.here(), candidate.source(), text, &changed)? {
         report.look_again_in(WRITTEN_MEANWHILE);
         return Ok(None);
     }
-    report.changed("put our entry in", file);
+    let was_in = network.has(&place.type_name);
+    report.changed(
+        &format!("put our entry in{}", if was_in { "" } else { MADE_BEFORE }),
+        file,
+    );
     Ok(Some(file.clone()))
 }
 

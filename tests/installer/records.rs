@@ -6,7 +6,11 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 use evergreen_test_support::{api::Answer, run::cnitool};
 use serde_json::{Value, json};
 
-use crate::{cluster::Cluster, node::CALICO, repair::Controller};
+use crate::{
+    cluster::Cluster,
+    node::{CALICO, NETCONF, Node},
+    repair::Controller,
+};
 
 /// What any plugin says here: a result for ADD.
 const PLUGIN: &str = "#!/bin/sh\ncat >/dev/null\n\
@@ -195,4 +199,16 @@ fn records_that_know_no_pod_are_said_to_be_the_wrong_ones() {
             .contains("is this where the runtime keeps them (EVERGREEN_CNI_RESULTS_DIR)?")
     });
     assert!(world.has("unknown"));
+}
+
+#[test]
+fn who_puts_our_entry_in_says_that_pods_made_before_may_have_no_rules() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let said = |node: &Node| node.succeed(&["once"]).contains("repairController.enabled");
+    assert!(said(&node), "a first installation");
+    assert!(!said(&node), "nothing to do");
+    fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
+    assert!(said(&node), "a neighbour has written its list without us");
+    let node = node.with("CNI_NETWORK_CONFIG", &NETCONF.replace("2102", "2103"));
+    assert!(!said(&node), "our entry was in, only older");
 }
