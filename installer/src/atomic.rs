@@ -4,6 +4,8 @@
 //! because the image's own root may be read-only. Its last extension is one that no runtime loads. While it is being
 //! written its writer holds a lock on it, so that anybody can tell a leftover of a dead process from work in progress.
 
+mod spare;
+
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File, OpenOptions, Permissions},
@@ -16,6 +18,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
+pub use self::spare::Spare;
 use crate::sys;
 
 /// The last extension of every temporary file.
@@ -70,11 +73,26 @@ pub fn replace_checked(
 /// Puts `content` at `target`, with the permissions of `source`, if that still holds `seen`. False when somebody else has
 /// written it, removed it or set its permissions since: what they meant must not be lost. Only the moment of the rename
 /// itself stays open. The source is the target, or what a link there leads to; then the link is replaced, and the source
-/// untouched.
-pub fn replace_seen(target: &Path, source: &Path, seen: &[u8], content: &[u8]) -> Result<bool> {
-    let mut temporary = Temporary::beside(target)?;
+/// untouched. A spare that holds `content` saves the time to write it.
+pub fn replace_seen(
+    target: &Path,
+    source: &Path,
+    seen: &[u8],
+    content: &[u8],
+    spare: Option<Spare>,
+) -> Result<bool> {
     let before = access_of(source)?;
-    temporary.write(content, Access::As(source))?;
+    let ready = spare
+        .filter(|s| s.holds(content))
+        .and_then(|s| s.named(target, source));
+    let mut temporary = match ready {
+        Some(temporary) => temporary,
+        None => {
+            let mut temporary = Temporary::beside(target)?;
+            temporary.write(content, Access::As(source))?;
+            temporary
+        }
+    };
     if fs::read(source).is_ok_and(|now| now == seen) && access_of(source).is_ok_and(|now| now == before) {
         temporary.rename_to(target)?;
         sync_directory_of(target).map(|()| true)

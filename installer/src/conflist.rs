@@ -201,6 +201,7 @@ fn put_in(
         Network::Single { plugin } => Some(edit::list_from_single(text, plugin, entry)),
     };
     let Some(changed) = changed else {
+        rewrites.lay_ready(&candidate.open, text);
         return Ok(Some(file.clone()));
     };
     if !rewrites.may_write(file, Identity::of(candidate.source()), report) {
@@ -217,7 +218,8 @@ fn put_in(
         );
         return Ok(Some(list));
     }
-    if !atomic::replace_seen(candidate.open.here(), candidate.source(), text, &changed)? {
+    let spare = rewrites.take_spare(&candidate.open);
+    if !atomic::replace_seen(candidate.open.here(), candidate.source(), text, &changed, spare)? {
         report.look_again_in(WRITTEN_MEANWHILE);
         return Ok(None);
     }
@@ -256,7 +258,7 @@ fn take_out(place: &Place, candidate: &Candidate, report: &mut Report) -> Result
     match edit::without_entry(text, network, &place.type_name) {
         Without::Unchanged => {}
         Without::Text(left) => {
-            if !atomic::replace_seen(candidate.open.here(), candidate.source(), text, &left)? {
+            if !atomic::replace_seen(candidate.open.here(), candidate.source(), text, &left, None)? {
                 return Ok(false);
             }
             report.changed("took our entry out of", file);

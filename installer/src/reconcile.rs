@@ -46,7 +46,7 @@ impl Reconciler {
             files: binary::wanted(&config.place)?,
             config,
             proven: Proven::default(),
-            rewrites: Rewrites::default(),
+            rewrites: Rewrites::new(stays),
             ownership: stays.then(Ownership::default),
         })
     }

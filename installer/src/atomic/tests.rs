@@ -32,10 +32,10 @@ fn what_somebody_has_written_meanwhile_is_not_lost() {
     let dir = Scratch::new();
     let target = dir.path().join("10-x.conflist");
     fs::write(&target, "theirs").unwrap();
-    assert!(!replace_seen(&target, &target, b"what we saw", b"ours").unwrap());
+    assert!(!replace_seen(&target, &target, b"what we saw", b"ours", None).unwrap());
     assert_eq!(fs::read(&target).unwrap(), b"theirs");
     assert!(!remove_seen(&target, b"what we saw").unwrap());
-    assert!(replace_seen(&target, &target, b"theirs", b"ours").unwrap());
+    assert!(replace_seen(&target, &target, b"theirs", b"ours", None).unwrap());
     assert_eq!(fs::read(&target).unwrap(), b"ours");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     assert!(remove_seen(&target, b"ours").unwrap() && !target.exists());

@@ -1,23 +1,57 @@
-//! A neighbour who undoes what we write: followed, but not fought, and named.
+//! A neighbour who undoes what we write: answered at once, but not fought, and named.
 
 use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
 use super::{edit::Network, pace::Pace};
-use crate::{atomic::Identity, config::Place, host::HostPath, report::Report};
+use crate::{
+    atomic::{Identity, Spare},
+    config::Place,
+    host::HostPath,
+    report::Report,
+};
 
 /// What Cilium renames other networks to while it is exclusive.
 const PUT_ASIDE_BY_CILIUM: &str = "cilium_bak";
 
-/// When which file was written, so that a neighbour who undoes it is not fought.
+/// When which file was written, so that a neighbour who undoes it is not fought; and each as it shall be, so that one who
+/// undoes it now and then is answered without a wait for the disk.
 #[derive(Debug, Default)]
-pub struct Rewrites(BTreeMap<HostPath, Pace<Option<Identity>>>);
+pub struct Rewrites {
+    paces: BTreeMap<HostPath, Pace<Option<Identity>>>,
+    spares: BTreeMap<HostPath, Spare>,
+    stays: bool,
+}
 
 impl Rewrites {
+    /// None yet. Only an installer that stays has use for spares.
+    pub fn new(stays: bool) -> Self {
+        Self {
+            stays,
+            ..Self::default()
+        }
+    }
+
+    /// To be told of a file that is as it shall be, when there is time.
+    pub fn lay_ready(&mut self, file: &HostPath, content: &[u8]) {
+        if !self.stays || self.spares.get(file).is_some_and(|s| s.holds(content)) {
+            return;
+        }
+        self.spares.remove(file);
+        if let Some(spare) = Spare::make(file.here(), content) {
+            self.spares.insert(file.clone(), spare);
+        }
+    }
+
+    /// What lies ready for this file.
+    pub fn take_spare(&mut self, file: &HostPath) -> Option<Spare> {
+        self.spares.remove(file)
+    }
+
     /// True when the file may be written now, instead of what is there. The first time is no rewrite.
     pub fn may_write(&mut self, file: &HostPath, there: Option<Identity>, report: &mut Report) -> bool {
         let now = Instant::now();
-        let Some(pace) = self.0.get_mut(file) else {
-            self.0.insert(file.clone(), Pace::new());
+        let Some(pace) = self.paces.get_mut(file) else {
+            self.paces.insert(file.clone(), Pace::new());
             return true;
         };
         let wait = pace.wait(now, there);
@@ -31,7 +65,7 @@ impl Rewrites {
 
     /// True when somebody must be undoing what we write.
     pub fn is_fight(&self, file: &HostPath) -> bool {
-        self.0.get(file).is_some_and(Pace::is_fight)
+        self.paces.get(file).is_some_and(Pace::is_fight)
     }
 }
 
