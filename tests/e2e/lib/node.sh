@@ -129,13 +129,18 @@ launch_kubelet() {
 }
 
 # sandbox_of POD: the pid of the pod's first process, which holds its namespaces; seen by the runtime, not by the API.
-# The runtime may still know older ones that have ended.
-sandbox_of() {
+sandbox_of() { running_sandbox "$1" | cut -d' ' -f2 | grep .; }
+
+# sandbox_id POD: its name in the runtime.
+sandbox_id() { running_sandbox "$1" | cut -d' ' -f1 | grep .; }
+
+# running_sandbox POD: name and pid. The runtime may still know older ones that have ended.
+running_sandbox() {
   local ids
   ids=$(ctr -a "$RUNTIME" -n k8s.io containers ls -q \
     "labels.\"io.kubernetes.pod.name\"==$1,labels.\"io.cri-containerd.kind\"==sandbox")
   [ -n "$ids" ] || return 1
-  ctr -a "$RUNTIME" -n k8s.io tasks ls | grep -F "$ids" | awk '$3 == "RUNNING" { print $2; found = 1 } END { exit !found }'
+  ctr -a "$RUNTIME" -n k8s.io tasks ls | grep -F "$ids" | awk '$3 == "RUNNING" { print $1, $2 }'
 }
 
 # node_up: all of it, until pods can be made.
