@@ -11,6 +11,9 @@ api() {
     -H 'Content-Type: application/json' "$API_URL$2" ${3:+-d "$3"}
 }
 
+# uid_of PATH: the uid of an object.
+uid_of() { api GET "$1" | jq -er .metadata.uid; }
+
 # answer_to TOKEN PATH: the HTTP status a holder of TOKEN gets. The token goes in by stdin: a command line is public.
 answer_to() {
   printf 'header = "Authorization: Bearer %s"\n' "$1" |

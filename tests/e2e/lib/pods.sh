@@ -16,9 +16,6 @@ pod_object() {
       \"containers\":[{\"name\":\"app\",\"image\":\"none\"}$proxy]}}" >/dev/null
 }
 
-# uid_of PATH: the uid of an object.
-uid_of() { api GET "$1" | jq -er .metadata.uid; }
-
 # inside POD COMMAND...: in the pod's network namespace.
 inside() {
   local pod=$1

@@ -28,3 +28,9 @@ install_chart() {
 }
 
 installer_is_ready() { kubectl -n "$RELEASE_NAMESPACE" rollout status "daemonset/$RELEASE" --timeout=90s; }
+
+# installer_ready_is STATUS: of its pod, for waiting.
+installer_ready_is() {
+  [ "$(kubectl -n "$RELEASE_NAMESPACE" get pods -l k8s-app=evergreen-cni \
+    -o jsonpath='{.items[0].status.conditions[?(@.type=="Ready")].status}')" = "$1" ]
+}

@@ -25,11 +25,6 @@ readiness_follows() {
   wait_for 40 "the installer's pod is ready" installer_ready_is True
 }
 
-installer_ready_is() {
-  [ "$(kubectl -n "$RELEASE_NAMESPACE" get pods -l k8s-app=evergreen-cni \
-    -o jsonpath='{.items[0].status.conditions[?(@.type=="Ready")].status}')" = "$1" ]
-}
-
 node_is_healed() {
   local wanted
   wanted=$(picture)

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The API server goes away, restarts, and takes every key with it.
+# The API server goes away, restarts, and takes every key with it; the node and its object do too.
 # shellcheck disable=SC2034,SC2154 # variables that functions of lib/ read and set
 
 # How long the server is away while sandboxes die.
@@ -10,7 +10,9 @@ outage() {
   run_case "killed for 10 s with six pods in flight" pods_in_flight
   run_case "away for $OUTAGE_SECONDS s: killed sandboxes come back, with the right rules" sandboxes_come_back
   run_case "the signing key is replaced at once, and the kubelet mints anew 25 s later" under_churn key_replaced_at_once
-  run_case "containerd and kubelet restart" node_restarts
+  run_case "the Node object is deleted and made anew: the token bound to it dies, pods go on starting" \
+    under_churn node_object_replaced
+  run_case "containerd and kubelet restart, and a pod is made again from nothing" node_restarts
 }
 
 pods_in_flight() {
@@ -83,18 +85,41 @@ key_replaced_at_once() {
   wait_for 30 "the API server accepts the credential on the node" host_token_accepted
 }
 
+# node_object_replaced: the plugin meets a 401 until the installer has found it out and asked for another token.
+node_object_replaced() {
+  local token uid
+  token=$(host_token)
+  uid=$(uid_of "/api/v1/nodes/$NODE_NAME")
+  same "$uid" "$(claim "$token" '.["kubernetes.io"].node.uid')" "the Node that the token is bound to"
+  stop kubelet
+  kubectl delete node "$NODE_NAME"
+  run_kubelet
+  wait_for 60 "the node is ready" node_is True
+  [ "$(uid_of "/api/v1/nodes/$NODE_NAME")" != "$uid" ]
+  wait_for 30 "the token of the old object is refused" refused "$token"
+  wait_for 60 "the API server accepts the credential on the node" host_token_accepted
+  wait_for 60 "the installer's pod is ready" installer_ready_is True
+}
+
+# node_restarts: all processes of one pod end while nobody looks, as in a reboot; the other pod lives on.
 node_restarts() {
+  local old
   make_pod survivor meshed
+  make_pod again meshed
   ready survivor
+  ready again
+  old=$(sandbox_of again)
   stop kubelet
   stop containerd
+  kill -KILL "$old"
   run_containerd
   run_kubelet
   wait_for 60 "the node is ready" node_is True
   wait_for 30 "the kubelet knows its pods again" ask_from survivor app "$NODE_IP:$OUTSIDE_PORT"
   is_meshed survivor
+  wait_for 60 "the other pod is back" answers_anew again "$old" inbound
   make_pod after-restart meshed
   ready after-restart
   is_meshed after-restart
-  remove survivor after-restart
+  remove survivor again after-restart
 }
