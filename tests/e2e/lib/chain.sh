@@ -47,6 +47,10 @@ picture() {
   )
 }
 
+# as_before: whether the node is as it was when `before` was set to its picture.
+# shellcheck disable=SC2154 # set by the part
+as_before() { diff <(echo "$before") <(picture); }
+
 # cni VERB POD: one call of the chain for POD of namespace default, whose network namespace has its name.
 # Sets `took` (milliseconds), `reply` (stdout) and `complaint` (stderr); its exit code is cnitool's.
 # The runtime's annotations are left out on purpose: the API server has to be asked, so a dead credential shows.

@@ -117,3 +117,6 @@ remove() { kubectl delete pod "$@" --timeout=120s; }
 complaints() {
   kubectl get events --field-selector "involvedObject.name=$1,type=Warning" -o json | jq -r '.items[].message'
 }
+
+# no_pod_in NAMESPACE: for waiting.
+no_pod_in() { [ -z "$(kubectl -n "$1" get pods -o name)" ]; }

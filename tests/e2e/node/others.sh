@@ -41,8 +41,6 @@ linkerds_chart() {
   wait_for 30 "the node is as it was" as_before
 }
 
-as_before() { diff <(echo "$before") <(picture); }
-
 init_mode() {
   install_chart --set mode=init --set pauseImage=localhost/pause:1 --set kubeletDir="$STATE/kubelet/root"
   in_chain

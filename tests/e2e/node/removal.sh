@@ -20,8 +20,8 @@ uninstall() {
   make_pod last-meshed meshed
   ready last-meshed
   helm uninstall "$RELEASE" --namespace "$RELEASE_NAMESPACE" --wait --timeout 60s
-  wait_for 60 "the installer's pod has gone" no_installer
-  diff <(echo "$before") <(picture)
+  wait_for 60 "the installer's pod has gone" no_pod_in "$RELEASE_NAMESPACE"
+  as_before
   wait_for 5 "containerd has loaded the chain without us" has_loaded bridge,portmap
   is_meshed last-meshed
   make_pod afterwards plain
@@ -29,5 +29,3 @@ uninstall() {
   is_plain afterwards
   remove last-meshed afterwards
 }
-
-no_installer() { [ -z "$(kubectl -n "$RELEASE_NAMESPACE" get pods -o name)" ]; }
