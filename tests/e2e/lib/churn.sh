@@ -55,8 +55,8 @@ judge_pods() {
   while read -r pod form; do
     if [[ " ${names[*]} " == *" $pod "* ]]; then judge_pod "$pod" "$form" || bad=$((bad + 1)); fi
   done <"$STATE/churn/pods"
-  cut -d' ' -f1 "$STATE/churn/pods" | xargs "$TOOLS/kubectl" --kubeconfig "$STATE/pki/admin.kubeconfig" \
-    delete pod --wait=false >/dev/null
+  # shellcheck disable=SC2046 # names
+  kubectl delete pod --wait=false $(cut -d' ' -f1 "$STATE/churn/pods") >/dev/null
   echo "note: $count pods, $bad bad, $without made by a list without us;" \
     "our entry was missing in $(cat "$STATE/churn/absent") looks of 50 a second"
   [ "$bad" -eq 0 ]

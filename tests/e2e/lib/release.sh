@@ -34,3 +34,10 @@ installer_ready_is() {
   [ "$(kubectl -n "$RELEASE_NAMESPACE" get pods -l k8s-app=evergreen-cni \
     -o jsonpath='{.items[0].status.conditions[?(@.type=="Ready")].status}')" = "$1" ]
 }
+
+# volume_token RELEASE: the kubelet's file of that release's pod.
+volume_token() {
+  local uid
+  uid=$(kubectl get pods -A -l "app.kubernetes.io/instance=$1" -o jsonpath='{.items[0].metadata.uid}')
+  echo "$STATE/kubelet/root/pods/$uid/volumes/kubernetes.io~projected/token/token"
+}

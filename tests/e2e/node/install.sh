@@ -14,7 +14,7 @@ install() {
   run_case "containerd has been woken: the chain it has loaded is the one with our entry" chain_is_loaded
   run_case "what PodMonitor and ServiceMonitor select leads to the installer's metrics" monitors_lead_to_metrics
   run_case "what is on the node is for root only, and no token is in a conflist" files_are_private
-  run_case "the token is for the API server and nothing else" token_has_one_audience
+  run_case "both tokens, the pod's and the plugin's, are for the API server and nothing else" tokens_have_one_audience
 }
 
 plain_pod() {
@@ -127,15 +127,20 @@ files_are_private() {
   echo "note: $(claim "$(host_token)" .sub), $(claim "$(host_token)" '.["kubernetes.io"] | keys - ["namespace"] | join(", ")')"
 }
 
-# token_has_one_audience: TokenReview says what the token on the node is good for.
-token_has_one_audience() {
-  same true "$(review '[]')" "authenticated for the API server"
-  same false "$(review '["vault"]')" "authenticated for another audience"
+# tokens_have_one_audience: TokenReview says what they are good for.
+tokens_have_one_audience() {
+  local token
+  for token in "$(host_token)" "$(cat "$(volume_token "$RELEASE")")"; do
+    same true "$(review "$token" '[]')" "authenticated for the API server"
+    same false "$(review "$token" '["vault"]')" "authenticated for another audience"
+  done
+  same '["vault"]' "$(helm template x "$ROOT/installer/chart" --kube-version 1.36.0 --set token.audience=vault |
+    sed -n 's/^ *audience: \(.*\)/["\1"]/p')" "the volume's audience, when it is set"
 }
 
-# review AUDIENCES
+# review TOKEN AUDIENCES
 review() {
   api POST /apis/authentication.k8s.io/v1/tokenreviews \
-    "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"TokenReview\",\"spec\":{\"token\":\"$(host_token)\",\"audiences\":$1}}" |
+    "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"TokenReview\",\"spec\":{\"token\":\"$1\",\"audiences\":$2}}" |
     jq -r '.status.authenticated // false'
 }

@@ -46,7 +46,7 @@ as_user() {
 stand_ins() {
   local user=$STATE/user
   mkdir -p "$user"
-  printf '#!/bin/sh\nexec "%s" --kubeconfig "%s" "$@"\n' "$TOOLS/kubectl" "$STATE/pki/admin.kubeconfig" >"$user/kubectl"
+  printf '#!/bin/sh\nexec "%s" --kubeconfig "%s" "$@"\n' "$KUBERNETES/kubectl" "$STATE/pki/admin.kubeconfig" >"$user/kubectl"
   cat >"$user/helm" <<END
 #!/bin/sh
 export HELM_CACHE_HOME=$STATE/helm HELM_CONFIG_HOME=$STATE/helm HELM_DATA_HOME=$STATE/helm
