@@ -20,7 +20,8 @@ pub struct Spare {
 
 impl Spare {
     /// Writes one that can take the place of `target`. None where the filesystem knows no files without a name (overlayfs
-    /// before Linux 6.1, NFS) or has no room: without it a replacement takes longer, and that is all.
+    /// before Linux 6.1, NFS) or has no room: without it a replacement takes longer, and that is all. Who watches the
+    /// directory hears of the write, under a number for a name: a runtime then loads the same list once more.
     pub fn make(target: &Path, content: &[u8]) -> Option<Self> {
         let mut file = OpenOptions::new()
             .write(true)
