@@ -1,11 +1,11 @@
 //! How often one file may be written again when somebody else keeps undoing it. Pure.
 //!
 //! A neighbour that rewrites its conflist now and then is followed at once, each time. One that does so as soon as we have
-//! written may be an operator or an agent at its start, and is followed quickly a few times more; if it goes on, it is a
-//! fight that nobody can win, and we write less than once a second over any ten seconds. What is left of that is spread, so
-//! that whenever the fight ends, our entry is in soon after: within a second of the last word of one that writes at its own
-//! pace, within one and a half of one that answers each of our writes, for which a second and less than one write a second
-//! cannot both be.
+//! written may be an operator or an agent at its start, and is followed within a second a few times more; if it goes on, it
+//! is a fight that nobody can win, and over any ten seconds we write less than once a second. One that writes at a pace of
+//! its own costs few of these, and its last word is followed within a second whenever it comes. One that answers each of our
+//! writes costs one each time: nine are followed within a second, and then there is a pause until ten seconds are over, for
+//! always within a second and less than once a second cannot both be.
 
 use std::{
     collections::VecDeque,
@@ -20,10 +20,10 @@ const MOST: usize = 9;
 const SOON: Duration = Duration::from_millis(950);
 /// So many of those in a window are followed at once ...
 const AT_ONCE: usize = 2;
-/// ... and so many before what is left is spread over the rest of the window.
-const QUICK: usize = 5;
-/// Each but the first ones waits this long for the one before.
-const SPACING: Duration = Duration::from_millis(900);
+/// ... then each waits this long for the one before.
+const SPACING: Duration = SOON;
+/// More than these and somebody must be undoing what we write.
+const PEACEFUL: usize = 5;
 /// One that writes again and again by itself is answered when it has been quiet for this long ...
 const QUIET: Duration = Duration::from_millis(600);
 /// ... or when we have not written for this long.
@@ -86,27 +86,20 @@ impl<F: PartialEq + Clone> Pace<F> {
         if self.written.len() < AT_ONCE {
             return Duration::ZERO;
         }
-        let mut allowed = (last + SPACING).max(self.spread(last));
+        let mut allowed = last + SPACING;
+        let full = self.written.len().checked_sub(MOST);
+        if let Some(oldest) = full.and_then(|i| self.written.get(i)) {
+            allowed = allowed.max(*oldest + WINDOW);
+        }
         if let Some(again) = again {
             allowed = allowed.max((again + QUIET).min(last + SELDOM));
         }
         allowed.saturating_duration_since(now)
     }
 
-    /// When the next rewrite is due if those that the window has left come at even distances.
-    fn spread(&self, last: Instant) -> Instant {
-        let used = self.written.len();
-        let oldest = self.written.get(used.saturating_sub(MOST)).copied();
-        let Some(oldest) = oldest.filter(|_| used >= QUICK) else {
-            return last;
-        };
-        let gaps = u32::try_from((MOST + 1).saturating_sub(used)).unwrap_or(0).max(1);
-        last + (oldest + WINDOW).saturating_duration_since(last) / gaps
-    }
-
     /// True when it has been undone so often and so soon that it is undone because we write it.
     pub fn is_fight(&self) -> bool {
-        self.written.len() >= QUICK
+        self.written.len() > PEACEFUL
     }
 
     /// Notes a rewrite.
