@@ -12,11 +12,11 @@ mod pace;
 mod pods;
 mod records;
 mod sandboxes;
+mod suspects;
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     ffi::OsString,
-    mem,
     os::fd::AsFd,
     path::Path,
     sync::{Arc, atomic::Ordering},
@@ -24,13 +24,18 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use evergreen_cni::{deadline::Deadline, kube::Error, log::Log};
+use evergreen_cni::{
+    deadline::Deadline,
+    kube::{Client, Error},
+    log::Log,
+};
 
 use self::{
     act::Hand,
     counts::Counts,
     flags::Flags,
     pods::{List, Pod},
+    suspects::Suspects,
 };
 use crate::{
     api,
@@ -60,10 +65,7 @@ struct Repair {
     place: Place,
     /// Where libcni's records are, when they are mounted.
     results: Option<HostPath>,
-    /// Sandboxes without rules in the look before: one look alone may meet a record half replaced.
-    suspects: BTreeSet<String>,
-    /// The next look is to be soon.
-    in_doubt: bool,
+    suspects: Suspects,
     hand: Hand,
     voice: Voice,
     counts: Arc<Counts>,
@@ -89,8 +91,7 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
         results: results(&given, dir.as_deref().unwrap_or(records::USUAL_DIR), log)?,
         place: Place::for_removal(&given)?,
         hand: Hand::new(&server, &counts, log),
-        suspects: BTreeSet::new(),
-        in_doubt: false,
+        suspects: Suspects::new(Instant::now()),
         voice: Voice::default(),
         server,
         node,
@@ -99,12 +100,15 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
     };
     loop {
         let began = Instant::now();
-        repair.in_doubt = false;
         if let Err(error) = repair.look() {
             repair.counts.failed.fetch_add(1, Ordering::Relaxed);
             log.warn(format_args!("problem={:?}", error.to_string()));
         }
-        let period = if repair.in_doubt { SECOND_LOOK } else { PERIOD };
+        let period = if repair.suspects.in_doubt() {
+            SECOND_LOOK
+        } else {
+            PERIOD
+        };
         while began.elapsed() < period {
             sys::wait_readable(&[signals.as_fd()], period.saturating_sub(began.elapsed()))?;
             if signals.came() {
@@ -132,75 +136,89 @@ fn results(given: &Given, dir: &str, log: Log) -> Result<Option<HostPath>> {
 }
 
 impl Repair {
-    /// One look at the node's pods, and what follows from it.
+    /// One look at the node, and what follows from it.
     fn look(&mut self) -> Result<(), Error> {
         let mut client = api::as_pod(&self.server, Deadline::after(api::ASKING_TAKES))?;
-        // Only what the injector has touched, as the watch cache has it by its index of nodes. In pages, a server before
-        // 1.34 would read every pod of the cluster from etcd for each.
-        let path = format!(
-            "/api/v1/pods?fieldSelector=spec.nodeName%3D{}&labelSelector=linkerd.io%2Fcontrol-plane-ns&resourceVersion=0",
-            self.node
-        );
-        let list: List = client.list(&path, &format!("list the pods of node {}", self.node))?;
+        // A validator that fails keeps its pod from running: on a node at rest this is an empty list.
+        let pods = self.list(&mut client, ",status.phase!=Running,status.phase!=Succeeded")?;
         self.counts.listed.store(true, Ordering::Relaxed);
-        let pods = list.pods();
         for pod in pods.iter().filter(|pod| pod.not_redirected) {
             self.hand.delete(&mut client, pod);
         }
-        let without = self.without_rules(&pods);
+        let suspects = self.suspects();
+        let without = if suspects.is_empty() {
+            Vec::new()
+        } else {
+            let pods = self.list(&mut client, "")?;
+            self.hand.forget_all_but(&pods);
+            self.without_rules(suspects, pods)
+        };
         let count = u64::try_from(without.len()).unwrap_or(u64::MAX);
         self.counts.without_rules.store(count, Ordering::Relaxed);
-        for pod in without {
+        for pod in &without {
             self.hand.evict(&mut client, pod);
         }
-        self.hand.forget_all_but(&pods);
         Ok(())
     }
 
-    /// Those that run without rules, unknown to everybody but libcni.
-    fn without_rules<'a>(&mut self, pods: &'a [Pod]) -> Vec<&'a Pod> {
+    /// The pods of this node that the injector has touched, as the watch cache has them by its index of nodes. (In pages,
+    /// servers before 1.34 would read every pod of the cluster from etcd for each.)
+    fn list(&self, client: &mut Client, and: &str) -> Result<Vec<Pod>, Error> {
+        let node = &self.node;
+        let fields = format!("spec.nodeName={node}{and}")
+            .replace('=', "%3D")
+            .replace(',', "%2C");
+        let path = format!(
+            "/api/v1/pods?fieldSelector={fields}&labelSelector=linkerd.io%2Fcontrol-plane-ns&resourceVersion=0"
+        );
+        let list: List = client.list(&path, &format!("list the pods of node {node}"))?;
+        Ok(list.pods())
+    }
+
+    /// The sandboxes that were made without us and are to be asked about, and what the kubelet calls their pods by.
+    fn suspects(&mut self) -> BTreeMap<String, String> {
         let mut report = Report::default();
-        let untold: Vec<&Pod> = pods.iter().filter(|pod| pod.untold).collect();
-        let suspects = match &self.results {
-            Some(dir) if !untold.is_empty() => match suspects(&self.place, dir, &untold, &mut report) {
-                Ok(suspects) => suspects,
-                Err(error) => {
-                    report.failed("records", dir, &error);
-                    Vec::new()
-                }
-            },
-            _ => Vec::new(),
+        let found = match &self.results {
+            Some(dir) => made_without_us(&self.place, dir, &mut report).unwrap_or_else(|error| {
+                report.failed("records", dir, &error);
+                BTreeMap::new()
+            }),
+            None => BTreeMap::new(),
         };
         self.voice.say(self.log, &report);
-        let before = mem::take(&mut self.suspects);
-        self.suspects = suspects.iter().map(|(_, sandbox)| sandbox.clone()).collect();
-        self.in_doubt = !self.suspects.is_subset(&before);
-        let sure = suspects
+        self.suspects.ask_about(found, Instant::now())
+    }
+
+    /// Those of the pods that run in such a sandbox, unknown to everybody but libcni.
+    fn without_rules(&mut self, suspects: BTreeMap<String, String>, pods: Vec<Pod>) -> Vec<Pod> {
+        let mut pods: BTreeMap<String, Pod> = pods
             .into_iter()
-            .filter(|(_, sandbox)| before.contains(sandbox));
-        sure.map(|(pod, _)| pod).collect()
+            .map(|pod| (pod.kubelet_uid.clone(), pod))
+            .collect();
+        let mut without = Vec::new();
+        for (sandbox, uid) in suspects {
+            match pods.remove(&uid) {
+                Some(pod) if pod.untold && pod.runs => without.push(pod),
+                Some(pod) if pod.untold => {}
+                _ => self.suspects.settle(&sandbox),
+            }
+        }
+        without
     }
 }
 
-/// Of these pods, those whose sandbox was made without us, and the sandbox.
-fn suspects<'a>(
-    place: &Place,
-    dir: &HostPath,
-    pods: &[&'a Pod],
-    report: &mut Report,
-) -> Result<Vec<(&'a Pod, String)>> {
+/// The sandboxes of this node that were made without us, and what the kubelet calls their pods by.
+fn made_without_us(place: &Place, dir: &HostPath, report: &mut Report) -> Result<BTreeMap<String, String>> {
     let records = records::read(dir.here(), &place.type_name)?;
-    let programming = conflist::programming(place).with_context(|| format!("look at {}", place.net_dir))?;
-    let sandboxes = sandboxes::newest(&records, &programming);
-    let of = |pod: &Pod| sandboxes.get(&*pod.kubelet_uid);
-    if !pods.iter().any(|pod| of(pod).is_some()) {
+    if records.is_empty() {
         report.notice(format_args!(
-            "{dir}: no record of any meshed pod of this node; is this where the runtime keeps them ({RESULTS_DIR})?"
+            "{dir}: no record of any pod; is this where the runtime keeps them ({RESULTS_DIR})?"
         ));
     }
-    let without = pods.iter().filter_map(|pod| {
-        let sandbox = of(pod).filter(|sandbox| sandbox.without_us)?;
-        Some((*pod, sandbox.id.to_owned()))
-    });
-    Ok(without.collect())
+    let programming = conflist::programming(place).with_context(|| format!("look at {}", place.net_dir))?;
+    let newest = sandboxes::newest(&records, &programming).into_iter();
+    let without = newest.filter(|(_, sandbox)| sandbox.without_us);
+    Ok(without
+        .map(|(uid, sandbox)| (sandbox.id.to_owned(), uid.to_owned()))
+        .collect())
 }

@@ -189,7 +189,7 @@ fn a_budget_that_forbids_an_eviction_is_obeyed() {
 }
 
 #[test]
-fn records_that_know_no_pod_are_said_to_be_the_wrong_ones() {
+fn a_folder_without_records_is_said_to_be_the_wrong_one() {
     let world = World::new();
     world.pod("unknown", |_| {});
     let controller = Controller::start(&world.0);

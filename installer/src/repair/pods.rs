@@ -30,8 +30,10 @@ pub struct Pod {
     pub controller: Option<String>,
     /// Its validator has found no redirection. (The validator of a pod that is ending ends so too, because it was told to.)
     pub not_redirected: bool,
-    /// It runs, the plugin would program it, and it has no validator that would have found out.
+    /// The plugin would program it, and it has no validator that would find out.
     pub untold: bool,
+    /// It runs.
+    pub runs: bool,
 }
 
 /// `PodList`, as far as it is read: 250 pods may take many megabytes. Null, absent and empty are one.
@@ -126,9 +128,8 @@ fn pod(raw: RawPod) -> Option<Pod> {
         uid,
         controller: controller(metadata.owner_references.unwrap_or_default()),
         not_redirected: has_failed(&status),
-        untold: status.phase.as_deref() == Some("Running")
-            && MARKS.iter().any(|mark| annotations.contains_key(*mark))
-            && wants_rules(&spec),
+        untold: MARKS.iter().any(|mark| annotations.contains_key(*mark)) && wants_rules(&spec),
+        runs: status.phase.as_deref() == Some("Running"),
     })
 }
 
@@ -189,7 +190,7 @@ mod tests {
             "spec": {"containers": [{"name": "app"}, {"name": "linkerd-proxy"}], "initContainers": [{"name": "migrate"}]},
             "status": {"phase": "Running"}});
         change(&mut pod);
-        list(&pod).iter().any(|pod| pod.untold)
+        list(&pod).iter().any(|pod| pod.untold && pod.runs)
     }
 
     #[test]

@@ -110,13 +110,9 @@ fn get(state: &State, request: &Request, resource: &Resource) -> Answer {
             None => Answer::not_found(resource.plain(), name),
         };
     }
-    let node = request.query_value("fieldSelector").and_then(|s| {
-        s.strip_prefix("spec.nodeName=")
-            .or_else(|| s.strip_prefix("spec.nodeName%3D"))
-            .map(str::to_owned)
-    });
+    let selector = request.query_value("fieldSelector").unwrap_or_default();
     let mut items = state.objects.list(resource);
-    items.retain(|o| node.as_ref().is_none_or(|n| o["spec"]["nodeName"] == n.as_str()));
+    items.retain(|object| selected(object, selector));
     let version = if resource.group.is_empty() {
         "v1".to_owned()
     } else {
@@ -126,6 +122,23 @@ fn get(state: &State, request: &Request, resource: &Resource) -> Answer {
         200,
         &json!({"kind": "List", "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": items}),
     )
+}
+
+/// Whether an object is meant by a field selector: `spec.nodeName=a,status.phase!=Running`, escaped or not.
+fn selected(object: &Value, selector: &str) -> bool {
+    let selector = selector
+        .replace("%3D", "=")
+        .replace("%2C", ",")
+        .replace("%21", "!");
+    selector.split(',').filter(|term| !term.is_empty()).all(|term| {
+        let (field, wanted) = term.split_once('=').unwrap_or((term, ""));
+        let (field, equal) = match field.strip_suffix('!') {
+            Some(field) => (field, false),
+            None => (field, true),
+        };
+        let found = object.pointer(&format!("/{}", field.replace('.', "/")));
+        (found.and_then(Value::as_str).unwrap_or_default() == wanted) == equal
+    })
 }
 
 fn create(state: &mut State, request: &Request, mut object: Value) -> Answer {
