@@ -205,7 +205,8 @@ fn under_linkerds_chart_an_event_is_written_where_that_chart_lets_it() {
     controller.until("there is an Event", || !events().is_empty());
     let event = events().remove(0);
     assert_eq!(event["regarding"]["uid"], "uid-stuck");
-    // A real API server takes a time with exactly six digits behind the second.
+    // What a real API server takes: a time with six digits behind the second, and a name that does not end in a dot.
     let time = event["eventTime"].as_str().unwrap();
     assert!(time.len() == 27 && time.ends_with(".000000Z"), "{time}");
+    assert_eq!(event["metadata"]["generateName"], "stuck-");
 }

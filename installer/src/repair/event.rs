@@ -38,8 +38,9 @@ fn newer(pod: &Pod, message: &str, now: &str) -> Value {
         "eventTime": now.replace('Z', ".000000Z"), "reportingController": PROGRAM, "reportingInstance": PROGRAM})
 }
 
+/// The newer API refuses a stem that ends in a dot, as kubelet's names of Events have it.
 fn metadata(pod: &Pod) -> Value {
-    json!({"generateName": format!("{}.", pod.name), "namespace": pod.namespace})
+    json!({"generateName": format!("{}-", pod.name), "namespace": pod.namespace})
 }
 
 fn reference(pod: &Pod) -> Value {
