@@ -7,11 +7,11 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     time::SystemTime,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
@@ -25,8 +25,8 @@ const KIND: &str = "cniCacheV1";
 const FIRST_INTERFACE: &str = "eth0";
 /// A pod's annotations (256 KiB at most) and a network, with room.
 const LONGEST: u64 = 2 << 20;
-/// Two for each pod of a full node (one is loopback's), and many that were left behind.
-const MOST: usize = 20_000;
+/// Many times what a full node has; the rest are of pods that are long gone.
+const MOST: usize = 4000;
 
 /// One attachment of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,24 +45,27 @@ pub struct Record {
 
 /// Every record that can be understood; others are not there.
 pub fn read(dir: &Path, ours: &str) -> Result<Vec<Record>> {
-    let mut records = Vec::new();
-    for (n, entry) in fs::read_dir(dir).context("read the directory")?.enumerate() {
-        let entry = entry.context("read the directory")?;
-        if n == MOST {
-            bail!(
-                "more than {MOST} files: the newest might be missed, so none is believed; remove those of old pods"
-            );
-        }
-        // Half of them are loopback's.
-        if entry.file_name().as_encoded_bytes().ends_with(b"-lo") {
-            continue;
-        }
+    let read = |path: PathBuf| {
         // Gone by now, half written, or no record: the next look sees more.
-        if let Ok(Some((text, written))) = open(&entry.path()) {
-            records.extend(parse(&text, written, ours));
+        let (text, written) = open(&path).ok()??;
+        parse(&text, written, ours)
+    };
+    Ok(newest(dir, MOST)?.into_iter().filter_map(read).collect())
+}
+
+/// The newest files, so that no pod is judged by an older record than there is. Half of all are loopback's, and left out.
+fn newest(dir: &Path, most: usize) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).context("read the directory")? {
+        let entry = entry.context("read the directory")?;
+        if !entry.file_name().as_encoded_bytes().ends_with(b"-lo") {
+            let changed = entry.metadata().and_then(|m| m.modified());
+            found.extend(changed.ok().map(|changed| (changed, entry.path())));
         }
     }
-    Ok(records)
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.truncate(most);
+    Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
 /// A plain file's bytes and its time; none when it is something else or too long.
@@ -106,7 +109,7 @@ fn parse(text: &[u8], written: SystemTime, ours: &str) -> Option<Record> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::{os::unix::fs::symlink, time::Duration};
 
     use serde_json::{Value, json};
 
@@ -191,5 +194,23 @@ mod tests {
         assert!(pipe.success());
         assert_eq!(read(scratch.path(), "linkerd-cni").unwrap().len(), 1);
         assert!(read(&file("absent"), "linkerd-cni").is_err());
+    }
+
+    #[test]
+    fn of_very_many_files_the_newest_are_read() {
+        let scratch = Scratch::new();
+        let file = |name: &str| scratch.path().join(name);
+        for (age, name) in ["net-1-eth0", "net-2-eth0", "lo-3-lo", "net-4-eth0"]
+            .iter()
+            .enumerate()
+        {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 - age as u64);
+            File::create(file(name)).unwrap().set_modified(time).unwrap();
+        }
+        assert_eq!(
+            newest(scratch.path(), 2).unwrap(),
+            [file("net-1-eth0"), file("net-2-eth0")]
+        );
+        assert_eq!(newest(scratch.path(), MOST).unwrap().len(), 3);
     }
 }
