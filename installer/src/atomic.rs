@@ -24,6 +24,10 @@ use crate::sys;
 /// The last extension of every temporary file.
 const EXTENSION: &str = "evergreen-tmp";
 
+/// How much is written at once. A program that was written in smaller pieces starts more slowly for as long as the page cache
+/// holds it: its folios are smaller.
+const PIECE: usize = 256 * 1024;
+
 /// Whose permissions a new file gets.
 #[derive(Debug, Clone, Copy)]
 pub enum Access<'a> {
@@ -204,7 +208,7 @@ impl Temporary {
     }
 
     fn write(&mut self, mut content: impl Read, access: Access<'_>) -> Result<()> {
-        let mut buffer = vec![0; 64 * 1024];
+        let mut buffer = vec![0; PIECE];
         loop {
             match content.read(&mut buffer).context("read the source")? {
                 0 => break,

@@ -59,3 +59,22 @@ fn no_runtime_loads_a_temporary_file() {
     let name = temporary_name(OsStr::new("10-x.conflist"));
     assert_eq!(Path::new(&name).extension(), Some(OsStr::new("evergreen-tmp")));
 }
+
+#[test]
+fn a_large_file_is_written_in_large_pieces() {
+    /// Counts how often it is asked.
+    struct Asked<'a>(&'a [u8], usize);
+    impl Read for Asked<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 += 1;
+            self.0.read(buffer)
+        }
+    }
+    let dir = Scratch::new();
+    let target = dir.path().join("plugin");
+    let content = vec![7; 1 << 20];
+    let mut source = Asked(&content, 0);
+    replace_checked(&target, &mut source, Access::Mode(0o755), |_| Ok(())).unwrap();
+    assert_eq!(source.1, 5, "four pieces and the end");
+    assert!(fs::read(&target).unwrap() == content);
+}
