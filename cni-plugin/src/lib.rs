@@ -23,7 +23,7 @@ mod sys;
 
 mod rules;
 
-use std::io::Read;
+use std::{fs::OpenOptions, io::Read, os::fd::IntoRawFd};
 
 use crate::{
     call::{Call, Environment, Verb},
@@ -44,6 +44,20 @@ use crate::{
 const PRIMARY: &str = "eth0";
 /// Bytes of stdin that take two reads, the second one to see its end.
 const USUAL_INPUT: usize = 8 << 10;
+
+/// What a process of ours begins with, before any file is opened and any thread is started: a closed stdin, stdout or
+/// stderr is made `/dev/null`, so that no file of ours takes its number, and a pipe that nobody reads is an error and no
+/// signal.
+pub fn begin() {
+    sys::ignore_broken_pipes();
+    while sys::a_standard_stream_is_closed() {
+        // It gets the lowest number that is free, and keeps it.
+        match OpenOptions::new().read(true).write(true).open("/dev/null") {
+            Ok(null) => drop(null.into_raw_fd()),
+            Err(_) => break,
+        }
+    }
+}
 
 /// One CNI call. The checks come in the reference library's order: environment, stdin, command, version, our own.
 pub fn run(env: Environment<'_>, stdin: &mut dyn Read) -> Reply {

@@ -133,6 +133,24 @@ pub(crate) fn look_up_names_in_files_and_dns_only() {
 #[cfg(not(target_env = "gnu"))]
 pub(crate) fn look_up_names_in_files_and_dns_only() {}
 
+/// Makes a write to a pipe that nobody reads an error (`EPIPE`), where it would end the process by a signal.
+pub(crate) fn ignore_broken_pipes() {
+    // SAFETY: no function of ours is installed; the kernel drops the signal.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// True when one of the descriptors 0, 1 and 2 is not open.
+pub(crate) fn a_standard_stream_is_closed() -> bool {
+    let mut streams = [0, 1, 2].map(|fd| libc::pollfd {
+        fd,
+        events: 0,
+        revents: 0,
+    });
+    // SAFETY: pointer and number are those of a live array that is ours alone. Without events and time it only looks.
+    let looked = unsafe { libc::poll(streams.as_mut_ptr(), 3, 0) };
+    looked > 0 && streams.iter().any(|stream| stream.revents & libc::POLLNVAL != 0)
+}
+
 /// Ends every process of a group of ours; one that is gone already is no error.
 ///
 /// `group` is the id of a child that was started as the leader of its own group and has not been waited for, so that

@@ -5,7 +5,9 @@
 )]
 
 use std::{
+    ffi::OsStr,
     fs::OpenOptions,
+    io::pipe,
     process::{Command, Stdio},
 };
 
@@ -69,6 +71,56 @@ fn a_reply_that_could_not_be_written_is_no_success() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("could not be written to stdout"), "{said}");
+}
+
+#[test]
+fn a_reply_that_nobody_reads_is_an_error_and_no_signal() {
+    let (nobody, stdout) = pipe().unwrap();
+    drop(nobody);
+    let output = Command::new(PLUGIN)
+        .env_clear()
+        .env("CNI_COMMAND", "VERSION")
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("could not be written to stdout"), "{said}");
+}
+
+#[test]
+fn started_without_streams_no_file_or_socket_of_ours_takes_their_place() {
+    let node = Node::new();
+    let mut by_hand = pod("meshed");
+    by_hand["metadata"]["annotations"]["linkerd.io/created-by"] = json!("linkerd/cli x");
+    node.api.put_pod("shop", "web-0", by_hand);
+    node.api.put_namespace("shop", json!({}));
+    // Says something between two requests on one connection.
+    let mut netconf = netconf(&node);
+    netconf["log_level"] = json!("debug");
+    let call = |namespace: &Namespace, closed: &str| {
+        let script = format!("exec \"$0\" {closed}");
+        let shell = ["sh", "-c", &script].map(OsStr::new);
+        add(&node, namespace).netconf(&netconf).run_under(&shell).unwrap()
+    };
+    for closed in [">&-", "2>&-", ">&- 2>&-"] {
+        let namespace = Namespace::new();
+        let (requests, connections) = (node.api.requests().len(), node.api.connections());
+        let reply = call(&namespace, closed);
+        assert_eq!(reply.exit_code, Some(0), "{closed}: {reply:?}");
+        assert!(namespace.nft_list().contains("redirect"), "{closed}: {reply:?}");
+        let asked = node.api.requests().len() - requests;
+        let connected = node.api.connections() - connections;
+        assert_eq!((asked, connected), (2, 1), "{closed}: {reply:?}");
+    }
+    let reply = call(&Namespace::new(), "<&-");
+    assert_eq!(
+        reply.document().unwrap()["code"],
+        6,
+        "nothing is stdin: {reply:?}"
+    );
 }
 
 #[test]
