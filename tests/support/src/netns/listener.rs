@@ -80,7 +80,7 @@ fn serve(stopped: &UnixStream, tcp: &[TcpListener], udp: &[UdpSocket]) {
     loop {
         let ready = sys::wait_readable(&polled).expect("poll on sockets of ours");
         if ready[0] {
-            return;
+            return tcp.iter().for_each(sys::stop_listening);
         }
         // A client that gave up is no reason to stop.
         for (socket, _) in tcp.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {

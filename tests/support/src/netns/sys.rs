@@ -8,7 +8,7 @@ use std::{
     ffi::CStr,
     fs::File,
     io, mem,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     os::fd::{AsRawFd, BorrowedFd, FromRawFd},
     time::Duration,
 };
@@ -34,6 +34,13 @@ pub(super) fn unshare_net() -> io::Result<()> {
 pub(super) fn set_net(namespace: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open for as long as `namespace` is borrowed.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
+}
+
+/// Ends the listening itself, and not only our part in it: a child of another test that is about to become another
+/// program may hold the socket for a moment longer.
+pub(super) fn stop_listening(socket: &TcpListener) {
+    // SAFETY: takes two numbers; the descriptor is open for as long as `socket` is borrowed.
+    unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) };
 }
 
 /// Makes `target` another name of `source`.
