@@ -151,7 +151,7 @@ impl Client {
         &self,
         request: &Request<'_>,
         answer: &Answer,
-        read: fn(&[u8]) -> Result<T, String>,
+        read: impl FnOnce(&[u8]) -> Result<T, String>,
     ) -> Result<T, Error> {
         read(&answer.body).map_err(|cause| {
             let message = format!("the answer is not the object ({cause}); is the server's URL right?");

@@ -9,7 +9,7 @@ use ureq::http::Method;
 use super::{
     ask::{Answer, LARGEST_LIST, LARGEST_OBJECT, Request},
     client::{Client, segment},
-    clock,
+    clock, credentials,
     error::{Class, Error},
     object,
     pod::Strings,
@@ -102,44 +102,30 @@ impl Client {
     /// Who the API server takes us for. [`Class::NotFound`] before Kubernetes 1.28.
     pub fn self_subject_review(&mut self) -> Result<UserInfo, Error> {
         #[derive(Deserialize)]
-        struct Raw {
-            status: RawStatus,
-        }
-        #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct RawStatus {
+        struct Status {
             user_info: UserInfo,
         }
-        const VERSION: &str = "authentication.k8s.io/v1";
-        let body = json!({"apiVersion": VERSION, "kind": "SelfSubjectReview"});
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-        let raw: Raw = self.post(path, &body, "ask who we are", |body| {
-            object::read_answer(body, "SelfSubjectReview", VERSION)
-        })?;
-        Ok(raw.status.user_info)
+        let (status, _) = self.review::<Status>(path, &review, "ask who we are")?;
+        Ok(status.user_info)
     }
 
     /// May we do this?
     pub fn can_i(&mut self, action: &Action<'_>) -> Result<bool, Error> {
         #[derive(Deserialize)]
-        struct Raw {
-            status: RawStatus,
-        }
-        #[derive(Deserialize)]
-        struct RawStatus {
+        struct Status {
             #[serde(default)]
             allowed: bool,
         }
-        const VERSION: &str = "authorization.k8s.io/v1";
-        let body = json!({"apiVersion": VERSION, "kind": "SelfSubjectAccessReview",
+        let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {"verb": action.verb, "group": action.group, "resource": action.resource,
                 "subresource": action.subresource, "namespace": action.namespace, "name": action.name}}});
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let purpose = format!("ask whether we may {} {}", action.verb, action.resource);
-        let raw: Raw = self.post(path, &body, &purpose, |body| {
-            object::read_answer(body, "SelfSubjectAccessReview", VERSION)
-        })?;
-        Ok(raw.status.allowed)
+        let (status, _) = self.review::<Status>(path, &review, &purpose)?;
+        Ok(status.allowed)
     }
 
     /// A new token of a ServiceAccount.
@@ -150,16 +136,11 @@ impl Client {
     /// the bound object has another uid now.
     pub fn token_request(&mut self, wanted: &TokenRequest<'_>) -> Result<Minted, Error> {
         #[derive(Deserialize)]
-        struct Raw {
-            status: RawStatus,
-        }
-        #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct RawStatus {
+        struct Status {
             token: String,
             expiration_timestamp: String,
         }
-        const VERSION: &str = "authentication.k8s.io/v1";
         let mut spec = json!({"audiences": wanted.audiences, "expirationSeconds": wanted.seconds});
         if let Some(bound) = wanted.bound {
             spec["boundObjectRef"] = json!({"apiVersion": "v1", "kind": bound.kind, "name": bound.name});
@@ -167,30 +148,22 @@ impl Client {
                 spec["boundObjectRef"]["uid"] = bound.uid.into();
             }
         }
-        let body = json!({"apiVersion": VERSION, "kind": "TokenRequest", "spec": spec});
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
         let (namespace, account) = (segment(wanted.namespace), segment(wanted.account));
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
         let purpose = format!(
             "request a token of ServiceAccount {}/{}",
             wanted.namespace, wanted.account
         );
-        let body = body.to_string();
-        let request = request(Method::POST, path, Some(body.as_bytes()), &purpose);
-        let answer = self.ask(&request)?;
-        let raw: Raw = self.understand(&request, &answer, |body| {
-            object::read_answer(body, "TokenRequest", VERSION)
+        let (status, warnings) = self.review::<Status>(&path, &review, &purpose)?;
+        let expires = clock::parse_rfc3339(&status.expiration_timestamp).ok_or_else(|| {
+            let message = format!("{purpose}: the answer says no time at which the token ends");
+            Error::new(Class::NotKubernetes, message)
         })?;
-        let expires = clock::parse_rfc3339(&raw.status.expiration_timestamp).ok_or_else(|| {
-            Error::new(
-                Class::NotKubernetes,
-                format!("{purpose}: the answer says no time at which the token ends"),
-            )
-        })?;
-        let token = super::credentials::clean(raw.status.token.as_bytes(), "of the answer")?;
         Ok(Minted {
-            token,
+            token: credentials::clean(status.token.as_bytes(), "of the answer")?,
             expires,
-            warnings: answer.warnings,
+            warnings,
         })
     }
 
@@ -234,6 +207,7 @@ impl Client {
     /// Creates an object in a collection such as `/api/v1/namespaces/shop/events`.
     pub fn create(&mut self, path: &str, object: &Value, purpose: &str) -> Result<Value, Error> {
         self.post(path, object, purpose, read_any)
+            .map(|(created, _)| created)
     }
 
     /// Deletes the object under a path, if it still has this uid ([`Class::Conflict`] otherwise).
@@ -265,17 +239,37 @@ impl Client {
         })
     }
 
+    /// Creates an object whose status is an answer to it; that status, and what the server warns of.
+    fn review<S: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        review: &Value,
+        purpose: &str,
+    ) -> Result<(S, Vec<String>), Error> {
+        #[derive(Deserialize)]
+        struct Reviewed<S> {
+            status: S,
+        }
+        let said = |key: &str| review[key].as_str().unwrap_or_default();
+        let (reviewed, warnings) = self.post(path, review, purpose, |body| {
+            object::read_answer::<Reviewed<S>>(body, said("kind"), said("apiVersion"))
+        })?;
+        Ok((reviewed.status, warnings))
+    }
+
+    /// What an object that is sent comes to, and what the server warns of.
     fn post<T>(
         &mut self,
         path: &str,
-        body: &Value,
+        object: &Value,
         purpose: &str,
-        read: fn(&[u8]) -> Result<T, String>,
-    ) -> Result<T, Error> {
-        let body = body.to_string();
+        read: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<(T, Vec<String>), Error> {
+        let body = object.to_string();
         let request = request(Method::POST, path.to_owned(), Some(body.as_bytes()), purpose);
         let answer = self.ask(&request)?;
-        self.understand(&request, &answer, read)
+        let read = self.understand(&request, &answer, read)?;
+        Ok((read, answer.warnings))
     }
 }
 

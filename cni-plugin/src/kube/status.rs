@@ -35,17 +35,17 @@ pub(super) fn check(answer: &Answer, material: &Material) -> Result<(), Error> {
         return Ok(());
     }
     let status: Status = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let asked = status.details.as_ref().and_then(|d| d.retry_after_seconds);
+    let retry_after = answer.retry_after.or(asked.map(Duration::from_secs));
     let said = said(answer, &status, material);
-    let retry_after = answer.retry_after.or_else(|| {
-        status
-            .details
-            .as_ref()
-            .and_then(|d| d.retry_after_seconds)
-            .map(Duration::from_secs)
-    });
-    let code = answer.status;
+    let (class, cause) = meaning(answer.status, &status, &said);
+    Err(Error::new(class, cause).after(retry_after))
+}
+
+/// What kind of failure it is, and the line for a person.
+fn meaning(code: u16, status: &Status, said: &str) -> (Class, String) {
     let is_status = status.kind.as_deref() == Some("Status");
-    let (class, cause) = match code {
+    match code {
         300..=399 => (
             Class::NotKubernetes,
             format!("answered with a redirect ({code}), as no API server does; is the server's URL right?"),
@@ -58,23 +58,7 @@ pub(super) fn check(answer: &Answer, material: &Material) -> Result<(), Error> {
             Class::Unauthorized,
             format!("the API server does not take our credential (401 {said})"),
         ),
-        403 if said.contains("\"system:anonymous\"") => (
-            Class::Anonymous,
-            format!(
-                "no credential of ours reached the API server (403: {said}); is there a proxy that drops it, or is \
-                 the token of another form?"
-            ),
-        ),
-        403 if is_status => (
-            Class::Forbidden,
-            format!(
-                "the API server knows us and does not allow it (403: {said}); give this identity the right, by RBAC"
-            ),
-        ),
-        403 => (
-            Class::NotKubernetes,
-            format!("something on the way refused us (403: {said})"),
-        ),
+        403 => forbidden(is_status, said),
         // An unknown path is answered in plain text; an object that does not exist, by a Status with its name.
         404 if is_status && status.reason.as_deref() == Some("NotFound") => (
             Class::NotFound,
@@ -88,13 +72,13 @@ pub(super) fn check(answer: &Answer, material: &Material) -> Result<(), Error> {
             Class::Unreachable,
             format!("the proxy wants to know who we are (407: {said})"),
         ),
-        409 => (
-            Class::Conflict,
-            format!("something was changed meanwhile (409: {said})"),
-        ),
         408 => (
             Class::Server,
             format!("the request took the server too long (408: {said})"),
+        ),
+        409 => (
+            Class::Conflict,
+            format!("something was changed meanwhile (409: {said})"),
         ),
         429 => (
             Class::TooManyRequests,
@@ -108,8 +92,28 @@ pub(super) fn check(answer: &Answer, material: &Material) -> Result<(), Error> {
             Class::BadRequest,
             format!("the API server refuses the request ({code}: {said})"),
         ),
-    };
-    Err(Error::new(class, cause).after(retry_after))
+    }
+}
+
+/// Who refused us: the API server, because it does not see our credential or because of what we may, or somebody else.
+fn forbidden(is_status: bool, said: &str) -> (Class, String) {
+    if said.contains("\"system:anonymous\"") {
+        let cause = format!(
+            "no credential of ours reached the API server (403: {said}); is there a proxy that drops it, or is the \
+             token of another form?"
+        );
+        return (Class::Anonymous, cause);
+    }
+    if is_status {
+        let cause = format!(
+            "the API server knows us and does not allow it (403: {said}); give this identity the right, by RBAC"
+        );
+        return (Class::Forbidden, cause);
+    }
+    (
+        Class::NotKubernetes,
+        format!("something on the way refused us (403: {said})"),
+    )
 }
 
 /// What the answer says, as one short line without a secret.

@@ -9,8 +9,8 @@ mod verifier;
 use std::sync::Arc;
 
 use rustls::{
-    ClientConfig,
-    client::Resumption,
+    ClientConfig, ConfigBuilder,
+    client::{Resumption, WantsClientCert},
     crypto::{
         CryptoProvider,
         ring::{self, cipher_suite as suite},
@@ -27,6 +27,7 @@ use super::{
     credentials::Material,
     error::{Class, Error},
     kubeconfig::Kubeconfig,
+    source::Secret,
     trust::Bundle,
 };
 use crate::log::Log;
@@ -46,14 +47,8 @@ impl Tls {
         let presented = Arc::new(Presented::default());
         let (bundle, verifier) = match &material.bundle {
             Some((pem, from)) => {
-                let bundle = Bundle::parse(pem);
-                let ended = bundle.ended(clock::now());
-                if bundle.skipped + ended > 0 {
-                    let skipped = bundle.skipped;
-                    log.warn(format_args!("ca-bundle={from:?} skipped={skipped} ended={ended}"));
-                }
-                let roots = bundle.roots(from)?;
-                let verifier = verifier::of_bundle(roots, &bundle, &provider, &presented)?;
+                let bundle = read_bundle(pem, from, log);
+                let verifier = verifier::of_bundle(bundle.roots(from)?, &bundle, &provider, &presented)?;
                 (bundle, verifier)
             }
             None => {
@@ -72,45 +67,64 @@ impl Tls {
             .dangerous()
             .with_custom_certificate_verifier(verifier);
         let mut config = match &material.certificate {
-            Some((chain, key, from)) => {
-                let refused = |cause: String| {
-                    let message =
-                        format!("client certificate {from} cannot be used: {cause}; write the pair anew");
-                    Error::new(Class::Credential, message)
-                };
-                let chain = Bundle::parse_chain(chain);
-                let key = rustls_pemfile::private_key(&mut key.reveal())
-                    .ok()
-                    .flatten()
-                    .ok_or_else(|| refused("there is no private key, or it is encrypted".to_owned()))?;
-                if chain.is_empty() {
-                    return Err(refused("there is no certificate".to_owned()));
-                }
-                builder
-                    .with_client_auth_cert(chain, key)
-                    .map_err(|e| refused(e.to_string()))?
-            }
+            Some((chain, key, from)) => with_certificate(builder, chain, key, from)?,
             None => builder.with_no_client_auth(),
         };
         // One connection per process: there is nothing to resume.
         config.resumption = Resumption::disabled();
-        let name = kubeconfig
-            .tls_server_name
-            .as_deref()
-            .unwrap_or(kubeconfig.server.host());
-        let name = ServerName::try_from(name.to_owned()).map_err(|_| {
-            Error::new(
-                Class::Kubeconfig,
-                format!("{name:?} is no name that a certificate could carry"),
-            )
-        })?;
         Ok(Self {
             config: Arc::new(config),
-            name,
+            name: server_name(kubeconfig)?,
             bundle,
             presented,
         })
     }
+}
+
+/// The authorities to believe; of those that cannot be, or not any more, the log is told.
+fn read_bundle(pem: &[u8], from: &str, log: Log) -> Bundle {
+    let bundle = Bundle::parse(pem);
+    let (skipped, ended) = (bundle.skipped, bundle.ended(clock::now()));
+    if skipped + ended > 0 {
+        log.warn(format_args!("ca-bundle={from:?} skipped={skipped} ended={ended}"));
+    }
+    bundle
+}
+
+/// With a client certificate and its key, PEM. `from` is where they are from.
+fn with_certificate(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    chain: &[u8],
+    key: &Secret,
+    from: &str,
+) -> Result<ClientConfig, Error> {
+    let refused = |cause: &str| {
+        let message = format!("client certificate {from} cannot be used: {cause}; write the pair anew");
+        Error::new(Class::Credential, message)
+    };
+    let chain = Bundle::parse_chain(chain);
+    let key = rustls_pemfile::private_key(&mut key.reveal())
+        .ok()
+        .flatten()
+        .ok_or_else(|| refused("there is no private key, or it is encrypted"))?;
+    if chain.is_empty() {
+        return Err(refused("there is no certificate"));
+    }
+    builder
+        .with_client_auth_cert(chain, key)
+        .map_err(|e| refused(&e.to_string()))
+}
+
+/// The name that the server's certificate must carry.
+fn server_name(kubeconfig: &Kubeconfig) -> Result<ServerName<'static>, Error> {
+    let name = kubeconfig
+        .tls_server_name
+        .as_deref()
+        .unwrap_or(kubeconfig.server.host());
+    ServerName::try_from(name.to_owned()).map_err(|_| {
+        let message = format!("{name:?} is no name that a certificate could carry");
+        Error::new(Class::Kubeconfig, message)
+    })
 }
 
 /// Every API server speaks AES-GCM; what else ring offers would be weight. TLS 1.2 for old front ends.

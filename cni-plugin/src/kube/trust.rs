@@ -8,7 +8,10 @@
 
 use std::{fmt::Write, fs, iter, path::Path};
 
-use rustls::{RootCertStore, pki_types::CertificateDer};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, TrustAnchor},
+};
 
 use super::{
     certificate::Certificate,
@@ -31,6 +34,8 @@ pub struct Bundle {
     pub certificates: Vec<CertificateDer<'static>>,
     /// How many blocks could not be read as a certificate.
     pub skipped: usize,
+    /// The same certificates as the TLS library trusts them.
+    anchors: Vec<TrustAnchor<'static>>,
 }
 
 impl Bundle {
@@ -38,16 +43,15 @@ impl Bundle {
     pub fn parse(pem: &[u8]) -> Self {
         let pem = pem.strip_prefix(b"\xef\xbb\xbf").unwrap_or(pem);
         let mut bundle = Self::default();
+        let mut roots = RootCertStore::empty();
         for block in pieces(pem).flat_map(|mut piece| rustls_pemfile::certs(&mut piece).collect::<Vec<_>>()) {
-            match block
-                .ok()
-                .filter(|der| RootCertStore::empty().add(der.clone()).is_ok())
-            {
-                Some(der) if !bundle.certificates.contains(&der) => bundle.certificates.push(der),
-                Some(_) => {}
-                None => bundle.skipped += 1,
+            match block {
+                Ok(der) if bundle.certificates.contains(&der) => {}
+                Ok(der) if roots.add(der.clone()).is_ok() => bundle.certificates.push(der),
+                _ => bundle.skipped += 1,
             }
         }
+        bundle.anchors = roots.roots;
         bundle
     }
 
@@ -71,12 +75,7 @@ impl Bundle {
 
     /// The certificates as the TLS library wants them, or an error that says what the bundle holds instead.
     pub(super) fn roots(&self, from: &str) -> Result<RootCertStore, Error> {
-        let mut roots = RootCertStore::empty();
-        for der in &self.certificates {
-            // Each was accepted once already.
-            let _ = roots.add(der.clone());
-        }
-        if roots.is_empty() {
+        if self.anchors.is_empty() {
             let message = match self.skipped {
                 0 => format!("CA bundle {from} holds no certificate; put the cluster's ca.crt there"),
                 n => format!(
@@ -85,7 +84,9 @@ impl Bundle {
             };
             return Err(Error::new(Class::Trust, message));
         }
-        Ok(roots)
+        Ok(RootCertStore {
+            roots: self.anchors.clone(),
+        })
     }
 
     /// How many of its authorities have ended.

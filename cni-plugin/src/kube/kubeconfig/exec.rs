@@ -38,6 +38,16 @@ pub enum ExecVersion {
 }
 
 impl ExecVersion {
+    fn parse(version: &str) -> Result<Self, Error> {
+        match version {
+            "client.authentication.k8s.io/v1" => Ok(Self::V1),
+            "client.authentication.k8s.io/v1beta1" => Ok(Self::V1Beta1),
+            other => Err(invalid(format!(
+                "exec: apiVersion is {other:?}; write client.authentication.k8s.io/v1 (or v1beta1)"
+            ))),
+        }
+    }
+
     /// As `apiVersion` says it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -54,30 +64,8 @@ pub(super) fn check(raw: &raw::Exec, cluster: &Cluster, folder: &Path) -> Result
     let Some(command) = text(raw.command.as_deref()) else {
         return Err(missing("exec: command is missing; name the program"));
     };
-    let version = match raw.api_version.as_deref().unwrap_or_default() {
-        "client.authentication.k8s.io/v1" => ExecVersion::V1,
-        "client.authentication.k8s.io/v1beta1" => ExecVersion::V1Beta1,
-        other => {
-            return Err(invalid(format!(
-                "exec: apiVersion is {other:?}; write client.authentication.k8s.io/v1 (or v1beta1)"
-            )));
-        }
-    };
-    match (raw.interactive_mode.as_deref().unwrap_or_default(), version) {
-        ("Never" | "IfAvailable", _) | ("", ExecVersion::V1Beta1) => {}
-        ("", ExecVersion::V1) => return Err(missing("exec: interactiveMode is missing; write Never")),
-        ("Always", _) => {
-            return Err(invalid(
-                "exec: interactiveMode is Always, and there is no terminal here; write Never",
-            ));
-        }
-        // May be half of a mode.
-        (other, _) => {
-            return Err(missing(format!(
-                "exec: interactiveMode is {other:?}; write Never"
-            )));
-        }
-    }
+    let version = ExecVersion::parse(raw.api_version.as_deref().unwrap_or_default())?;
+    nobody_is_asked(raw.interactive_mode.as_deref().unwrap_or_default(), version)?;
     // A bare name is looked up in PATH; anything with a slash lies beside the kubeconfig unless it is absolute.
     let command = if command.contains('/') {
         folder.join(command)
@@ -106,4 +94,18 @@ pub(super) fn check(raw: &raw::Exec, cluster: &Cluster, folder: &Path) -> Result
             .and_then(|e| e.extension.clone()),
         install_hint: text(raw.install_hint.as_deref()),
     })
+}
+
+fn nobody_is_asked(mode: &str, version: ExecVersion) -> Result<(), Error> {
+    match (mode, version) {
+        ("Never" | "IfAvailable", _) | ("", ExecVersion::V1Beta1) => Ok(()),
+        ("", ExecVersion::V1) => Err(missing("exec: interactiveMode is missing; write Never")),
+        ("Always", _) => Err(invalid(
+            "exec: interactiveMode is Always, and there is no terminal here; write Never",
+        )),
+        // May be half of a mode.
+        (other, _) => Err(missing(format!(
+            "exec: interactiveMode is {other:?}; write Never"
+        ))),
+    }
 }

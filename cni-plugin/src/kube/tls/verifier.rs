@@ -32,7 +32,21 @@ impl Presented {
     }
 }
 
-/// Believes who has a chain to the bundle, and who is in the bundle itself.
+/// Whom to believe, and the signatures that are understood: a server shows by one that its certificate's key is its own.
+#[derive(Debug)]
+struct Verifier {
+    believes: Believes,
+    signatures: WebPkiSupportedAlgorithms,
+}
+
+#[derive(Debug)]
+enum Believes {
+    /// Who has a chain to the bundle, and who is in the bundle itself.
+    Bundle(OfBundle),
+    /// Anybody.
+    Anybody,
+}
+
 #[derive(Debug)]
 struct OfBundle {
     inner: Arc<WebPkiServerVerifier>,
@@ -40,10 +54,7 @@ struct OfBundle {
     presented: Arc<Presented>,
 }
 
-/// Believes anybody who holds the key of the certificate shown.
-#[derive(Debug)]
-struct OfAnybody(WebPkiSupportedAlgorithms);
-
+/// Believes the authorities of a bundle, and notes a certificate that is not believed.
 pub(super) fn of_bundle(
     roots: RootCertStore,
     bundle: &Bundle,
@@ -53,31 +64,25 @@ pub(super) fn of_bundle(
     let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
         .map_err(|e| Error::new(Class::Trust, format!("the CA bundle cannot be used: {e}")))?;
-    let (pinned, presented) = (bundle.certificates.clone(), Arc::clone(presented));
-    Ok(Arc::new(OfBundle {
+    let believes = Believes::Bundle(OfBundle {
         inner,
-        pinned,
-        presented,
-    }))
+        pinned: bundle.certificates.clone(),
+        presented: Arc::clone(presented),
+    });
+    let signatures = provider.signature_verification_algorithms;
+    Ok(Arc::new(Verifier { believes, signatures }))
 }
 
+/// Believes anybody who holds the key of the certificate shown.
 pub(super) fn of_anybody(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
-    Arc::new(OfAnybody(provider.signature_verification_algorithms))
+    Arc::new(Verifier {
+        believes: Believes::Anybody,
+        signatures: provider.signature_verification_algorithms,
+    })
 }
 
 impl OfBundle {
-    /// A server may show a certificate that stands in the bundle itself: made by hand, it is its own authority. Go
-    /// takes it, webpki does not (an authority is no server to it). Name and dates must be right all the same.
-    fn is_pinned(&self, shown: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> bool {
-        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        self.pinned.iter().any(|p| p == shown)
-            && ParsedCertificate::try_from(shown).is_ok_and(|c| verify_server_name(&c, name).is_ok())
-            && Certificate::read(shown).is_some_and(|c| c.holds_at(now))
-    }
-}
-
-impl ServerCertVerifier for OfBundle {
-    fn verify_server_cert(
+    fn verify(
         &self,
         shown: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
@@ -103,39 +108,29 @@ impl ServerCertVerifier for OfBundle {
         Err(error)
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        self.inner.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, TlsError> {
-        self.inner.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
+    /// A server may show a certificate that stands in the bundle itself: made by hand, it is its own authority. Go
+    /// takes it, webpki does not (an authority is no server to it). Name and dates must be right all the same.
+    fn is_pinned(&self, shown: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> bool {
+        let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        self.pinned.iter().any(|p| p == shown)
+            && ParsedCertificate::try_from(shown).is_ok_and(|c| verify_server_name(&c, name).is_ok())
+            && Certificate::read(shown).is_some_and(|c| c.holds_at(now))
     }
 }
 
-impl ServerCertVerifier for OfAnybody {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
+        shown: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
-        Ok(ServerCertVerified::assertion())
+        match &self.believes {
+            Believes::Bundle(bundle) => bundle.verify(shown, intermediates, name, ocsp, now),
+            Believes::Anybody => Ok(ServerCertVerified::assertion()),
+        }
     }
 
     fn verify_tls12_signature(
@@ -144,7 +139,7 @@ impl ServerCertVerifier for OfAnybody {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls12_signature(message, certificate, signature, &self.0)
+        verify_tls12_signature(message, certificate, signature, &self.signatures)
     }
 
     fn verify_tls13_signature(
@@ -153,10 +148,10 @@ impl ServerCertVerifier for OfAnybody {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, TlsError> {
-        verify_tls13_signature(message, certificate, signature, &self.0)
+        verify_tls13_signature(message, certificate, signature, &self.signatures)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
+        self.signatures.supported_schemes()
     }
 }
