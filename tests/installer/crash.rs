@@ -17,7 +17,7 @@ use std::{
     thread,
 };
 
-use evergreen_test_support::run::cnitool;
+use evergreen_test_support::run::{cnitool, with_cni_cache};
 
 use self::scenarios::{SCENARIOS, Scenario, node};
 use crate::node::Node;
@@ -181,11 +181,12 @@ fn traced(node: &Node, scenario: &Scenario, options: &[&str]) -> Output {
 }
 
 fn start_pod(cnitool: &Path, node: &Node, verb: &str) -> Output {
-    let netns = node.path("netns");
-    Command::new(cnitool)
+    let (netns, cache) = (node.path("netns"), node.path("cache"));
+    fs::create_dir_all(&cache).unwrap();
+    with_cni_cache(&cache, cnitool)
         .args([verb, "k8s-pod-network", netns.to_str().unwrap()])
         .env_clear()
-        .env("PATH", "/usr/bin:/bin")
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .env("NETCONFPATH", node.net(""))
         .env("CNI_PATH", node.bin(""))
         .env("CNI_ARGS", "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=c;K8S_POD_UID=u")

@@ -1,9 +1,12 @@
 //! Pods that run without rules and that no validator tells of: the repair controller finds them in libcni's own records,
 //! which `cnitool`, libcni's own tool, writes here.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt};
 
-use evergreen_test_support::{api::Answer, run::cnitool};
+use evergreen_test_support::{
+    api::Answer,
+    run::{cnitool, with_cni_cache},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,10 +18,6 @@ use crate::{
 /// What any plugin says here: a result for ADD.
 const PLUGIN: &str = "#!/bin/sh\ncat >/dev/null\n\
     [ \"$CNI_COMMAND\" = ADD ] && echo '{\"cniVersion\":\"0.3.1\",\"interfaces\":[],\"ips\":[]}'\nexit 0\n";
-
-/// Runs a command where `/var/lib/cni` is the folder in `$0`: libcni's tool knows no other.
-const WITH_CACHE: &str = "mount -t tmpfs cache /var/lib && mkdir /var/lib/cni && mount --bind \"$0\" /var/lib/cni && \
-    exec \"$@\"";
 
 /// A node with records, and the API server that knows its pods.
 struct World(Cluster);
@@ -54,10 +53,8 @@ impl World {
         fs::create_dir(&lists).unwrap();
         fs::write(lists.join("10-list.conflist"), list).unwrap();
         let name: Value = serde_json::from_str(list).unwrap();
-        let output = Command::new("unshare")
-            .args(["--mount", "sh", "-c", WITH_CACHE])
-            .arg(self.0.node.path("host/var/lib/cni"))
-            .arg(cnitool("cnitool", "v1.3.0"))
+        let cache = self.0.node.path("host/var/lib/cni");
+        let output = with_cni_cache(&cache, &cnitool("cnitool", "v1.3.0"))
             .args(["add", name["name"].as_str().unwrap(), sandbox])
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")

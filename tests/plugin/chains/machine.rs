@@ -3,10 +3,12 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use evergreen_test_support::{netns::Namespace, run::cnitool};
+use evergreen_test_support::{
+    netns::Namespace,
+    run::{cnitool, with_cni_cache},
+};
 use serde_json::{Value, json};
 
 use crate::node::Node;
@@ -115,14 +117,8 @@ impl Machine {
     ) -> Called {
         let folder = Path::new(BINARY).parent().expect("it is in a folder");
         let plugins = format!("{NEIGHBOURS}:{}", folder.display());
-        // `cnitool` keeps results in /var/lib/cni and nowhere else: there it finds a folder of this test's.
-        let with_cache = "mount -t tmpfs cache /var/lib && mkdir /var/lib/cni && mount --bind \"$0\" /var/lib/cni && \
-                          exec \"$@\"";
         let output = self.host.run(|| {
-            Command::new("unshare")
-                .args(["--mount", "sh", "-c", with_cache])
-                .arg(self.node().path("cache"))
-                .arg(&self.library)
+            with_cni_cache(&self.node().path("cache"), &self.library)
                 .args([verb, network])
                 .arg(pod.path())
                 .env_clear()

@@ -50,6 +50,19 @@ pub fn cnitool(name: &str, version: &str) -> PathBuf {
     path
 }
 
+/// A command that starts a tool built on libcni with `cache`, a folder that is there, for what it keeps of each attachment:
+/// libcni knows no place for that but `/var/lib/cni`, and the machine's is not a test's.
+pub fn with_cni_cache(cache: &Path, tool: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c"])
+        .arg(
+            "mount -t tmpfs cache /var/lib && mkdir /var/lib/cni && mount --bind \"$0\" /var/lib/cni && exec \"$@\"",
+        )
+        .args([cache, tool]);
+    command
+}
+
 /// The path of a binary of this workspace, built beside the running test.
 ///
 /// # Panics
