@@ -190,6 +190,13 @@ fn a_link_to_what_the_installer_cannot_see_is_no_installation_and_says_what_to_d
     assert!(failed.contains("not installed") && failed.contains(LINK), "{log}");
     assert!(is_link_to(&node.net(LINK), &target));
     assert_eq!(fs::read_to_string(&elsewhere).unwrap(), CALICO);
+    let checked = node.run(&["check"]);
+    let findings = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let fault = findings.lines().find(|l| l.contains("a link to")).unwrap();
+    assert!(
+        fault.starts_with("FAULT network: /etc/cni/net.d/10-calico.conflist"),
+        "{findings}"
+    );
     // Another network was named: then it is nobody's business.
     node.succeed(&["once", "--conflist", "20-other.conflist"]);
     node.fail(&["once", "--conflist", LINK], &words);

@@ -55,6 +55,9 @@
   volumeMounts:
   - {name: cni-bin, mountPath: /host{{ .Values.destCNIBinDir }}}
   - {name: cni-net, mountPath: /host{{ .Values.destCNINetDir }}}
+  {{- range $i, $dir := .Values.linkedNetDirs }}
+  - {name: cni-linked-{{ $i }}, mountPath: /host{{ $dir }}, readOnly: true}
+  {{- end }}
   - {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 {{- end }}

@@ -54,7 +54,8 @@ chart_is_accepted() {
   kubectl create namespace "$RELEASE_NAMESPACE"
   for mode in watch init; do
     helm template "$RELEASE" "$ROOT/installer/chart" --namespace "$RELEASE_NAMESPACE" --kube-version "$(cluster_version)" \
-      --set mode=$mode --set pauseImage=localhost/pause:1 --set flowSchema.enabled=true --set repairController.enabled=true |
+      --set mode=$mode --set pauseImage=localhost/pause:1 --set flowSchema.enabled=true --set repairController.enabled=true \
+      --set 'linkedNetDirs={/usr/lib/cni}' |
       kubectl apply --dry-run=server -f -
   done
 }
@@ -62,7 +63,7 @@ chart_is_accepted() {
 bad_values_are_refused() {
   local value
   for value in proxyUid=2102 inboundProxyPort=0 mode=other ignoreInboundPorts=80- token.expirationSeconds=60 \
-    serviceMonitor.interval=soon repairController.resultsDir=cni; do
+    serviceMonitor.interval=soon repairController.resultsDir=cni linkedNetDirs=usr; do
     if helm template x "$ROOT/installer/chart" --kube-version "$(cluster_version)" --set "$value" >"$STATE/run/refused" 2>&1; then
       echo "$value was taken"
       return 1
