@@ -24,9 +24,9 @@ use crate::{deadline::Deadline, log::Log};
 pub(super) const LARGEST_OBJECT: u64 = 8 << 20;
 /// The pods of a node (250 and more), each of a quarter of a mebibyte.
 pub(super) const LARGEST_LIST: u64 = 64 << 20;
-/// For what comes in: one TLS record. The default of 128 KiB would double what the process takes.
+/// Bytes for what comes in: one TLS record. The default of 128 KiB would double what the process takes.
 const INPUT: usize = 16 << 10;
-/// For what goes out, beside our headers: a request line, a proxy's own. All of it is zeroed before it is used.
+/// Bytes for what goes out, beside our headers: a request line, a proxy's own. All of it is zeroed before it is used.
 const OUTPUT: usize = 4 << 10;
 
 /// What to ask.

@@ -12,7 +12,7 @@ use std::{
 
 use super::error::{Class, Error};
 
-/// No kubeconfig, token or bundle is larger; a wrong path may lead to something that is.
+/// No kubeconfig, token or bundle is larger, in bytes; a wrong path may lead to something that is.
 const LIMIT: u64 = 4 << 20;
 
 /// Text or bytes that must not appear in any output.

@@ -12,11 +12,12 @@ use crate::sys::NetfilterSocket;
 
 /// The kernel answers before `send` returns; this only keeps a kernel that does not from holding the node.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// More than a datagram of a dump, which is at most 32 KiB (`netlink_dump` in net/netlink/af_netlink.c).
+/// Bytes, more than a datagram of a dump has: at most 32 KiB (`netlink_dump` in net/netlink/af_netlink.c).
 const DUMP_BUFFER: usize = 64 * 1024;
-/// More than an answer: a header, an error, the words for it. Sixteen times less memory to touch than a dump needs.
+/// Bytes, more than an answer has: a header, an error, the words for it. Sixteen times less memory to touch than a dump
+/// needs.
 const ANSWER_BUFFER: usize = 4 * 1024;
-/// What every socket may send without asking (`net.core.wmem_default` is about 208 KiB).
+/// Bytes that every socket may send without asking (`net.core.wmem_default` is about 208 KiB).
 const DEFAULT_SEND: usize = 128 * 1024;
 /// How often a dump is started again when rules change meanwhile.
 const DUMP_TRIES: usize = 10;
