@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     ends: Instant,
+    in_reserve: bool,
 }
 
 impl Deadline {
@@ -13,6 +14,7 @@ impl Deadline {
     pub fn after(time: Duration) -> Self {
         Self {
             ends: Instant::now() + time,
+            in_reserve: false,
         }
     }
 
@@ -29,6 +31,14 @@ impl Deadline {
     /// An earlier end: the `parts`th part of what is left, for work that has a fallback waiting.
     #[must_use]
     pub fn share(self, parts: u32) -> Self {
-        Self::after(self.left() / parts)
+        Self {
+            in_reserve: true,
+            ..Self::after(self.left() / parts)
+        }
+    }
+
+    /// True when a fallback waits: what is known not to come in time need not be waited for.
+    pub fn has_fallback(self) -> bool {
+        self.in_reserve
     }
 }

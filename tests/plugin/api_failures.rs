@@ -5,7 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use evergreen_cni::kube::{Class, Error, Pod};
+use evergreen_cni::{
+    deadline::Deadline,
+    kube::{Class, Client, Error, Pod},
+    log::{Level, Log},
+};
 use evergreen_test_support::api::{Answer, BlackHole, Door, Pace};
 use serde_json::json;
 
@@ -166,6 +170,33 @@ fn a_pause_the_server_asks_for_is_made() {
     let start = Instant::now();
     node.ask().unwrap();
     assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[test]
+fn with_something_in_reserve_a_server_that_asks_for_more_time_than_there_is_is_left_alone() {
+    let node = Node::new();
+    node.api.set_answer("GET", POD, Answer::too_many_requests(2));
+    let wait = Deadline::after(Duration::from_secs(8)).share(8);
+    let client = Client::open(&node.path("kubeconfig"), wait, Log::new(Level::Warn));
+    let error = client.unwrap().pod("shop", "web-0", None).unwrap_err();
+    assert_eq!(error.class, Class::TooManyRequests);
+    assert!(!wait.is_over(), "it was waited for, for nothing");
+    assert_eq!(node.api.requests().len(), 1);
+}
+
+#[test]
+fn a_busy_server_may_keep_a_request_in_its_queue_for_all_the_time_there_is() {
+    let node = Node::new();
+    node.ask_within(DEADLINE).unwrap();
+    let query = node.api.requests()[0].query.clone();
+    let timeout = query.split("timeout=").nth(1).and_then(|t| t.strip_suffix("ms"));
+    let timeout: u128 = timeout.unwrap().parse().unwrap();
+    // It keeps it for a quarter of that.
+    let queued = timeout / 4;
+    assert!(
+        queued <= DEADLINE.as_millis() && queued > DEADLINE.as_millis() / 2,
+        "{query}"
+    );
 }
 
 #[test]

@@ -25,6 +25,11 @@ use super::{
 };
 use crate::{deadline::Deadline, log::Log};
 
+/// The timeout that a request names, in parts of the time that is left. A busy API server keeps a request in its queue for
+/// a quarter of that timeout (`getRequestWaitContext` of its priority and fairness) and then answers 429: by naming four
+/// times as much we keep our place in the queue to our own end. It stops working for us when we close the connection.
+const TIMEOUT: u32 = 4;
+
 /// A door to the API server, open for one call.
 pub struct Client {
     from: Origin,
@@ -133,8 +138,7 @@ impl Client {
         purpose: &str,
         read: fn(&[u8]) -> Result<T, String>,
     ) -> Result<T, Error> {
-        // The server, too, gives up when we would no longer hear it.
-        let timeout = self.deadline.left().as_millis();
+        let timeout = self.deadline.left().saturating_mul(TIMEOUT).as_millis();
         let request = Request {
             method: Method::GET,
             path: format!("{path}?{query}timeout={timeout}ms"),
@@ -161,7 +165,7 @@ impl Client {
 
     /// Asks until there is an answer that says yes, or a failure that more asking does not change.
     pub(super) fn ask(&mut self, request: &Request<'_>) -> Result<Answer, Error> {
-        let mut retry = Retry::of_settled_server(self.settled);
+        let mut retry = Retry::new(self.settled, self.deadline.has_fallback());
         let mut asked = 0;
         let mut told: Option<Error> = None;
         loop {

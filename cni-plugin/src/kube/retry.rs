@@ -23,6 +23,9 @@ pub(super) struct Retry {
     read_again: bool,
     forbidden_at: Option<Duration>,
     forbidden_is_final: bool,
+    has_fallback: bool,
+    /// Asked once sooner than the server wants, which is once and no more.
+    too_soon: bool,
 }
 
 /// What to do now.
@@ -37,10 +40,12 @@ pub(super) enum Next {
 }
 
 impl Retry {
-    /// For a server that has already allowed us something: it has read its RBAC rules, and a 403 is meant.
-    pub(super) fn of_settled_server(settled: bool) -> Self {
+    /// `settled`: the server has already allowed us something, so it has read its RBAC rules, and a 403 is meant.
+    /// `has_fallback`: something stands in for an answer that does not come.
+    pub(super) fn new(settled: bool, has_fallback: bool) -> Self {
         Self {
             forbidden_is_final: settled,
+            has_fallback,
             ..Self::default()
         }
     }
@@ -53,8 +58,7 @@ impl Retry {
                 Next::ReadAgain
             }
             Class::Unreachable | Class::Timeout | Class::TooManyRequests | Class::Server => {
-                let asked = error.retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
-                self.pause(asked, left, chance)
+                self.pause(error.retry_after.unwrap_or_default(), left, chance)
             }
             Class::Forbidden if !self.forbidden_is_final => {
                 let since = *self.forbidden_at.get_or_insert(passed);
@@ -68,7 +72,9 @@ impl Retry {
         }
     }
 
-    fn pause(&mut self, at_least: Duration, left: Duration, chance: f64) -> Next {
+    /// A pause of our own making or, where the server asks for one, of that length and up to half as much again: it tells
+    /// all callers the same, and they are not to come back all at once.
+    fn pause(&mut self, asked: Duration, left: Duration, chance: f64) -> Next {
         let Some(longest) = left.checked_sub(FOR_AN_ATTEMPT) else {
             return Next::GiveUp;
         };
@@ -76,9 +82,21 @@ impl Retry {
             .saturating_mul(1 << self.pauses.min(8))
             .min(LONGEST_PAUSE);
         self.pauses += 1;
-        // Between a half and the whole, so that the pods of a node do not come back in step.
-        let pause = grown.mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0);
-        Next::Pause(pause.max(at_least).min(longest))
+        let (least, most) = if asked.is_zero() {
+            (grown / 2, grown)
+        } else if asked.min(LONGEST_RETRY_AFTER) <= longest {
+            let asked = asked.min(LONGEST_RETRY_AFTER).max(grown / 2);
+            (asked, asked + asked / 2)
+        } else if self.has_fallback || self.too_soon {
+            // A busy server is left alone rather than asked sooner than it wants.
+            return Next::GiveUp;
+        } else {
+            // The last chance of the call: late, and with time left to wait in the server's queue.
+            self.too_soon = true;
+            (longest / 2, longest)
+        };
+        let (least, most) = (least.min(longest), most.min(longest));
+        Next::Pause(least + (most - least).mul_f64(chance.clamp(0.0, 1.0)))
     }
 }
 
@@ -115,18 +133,44 @@ mod tests {
         );
     }
 
+    /// Milliseconds of the pause after a 429 that asks for so many seconds, at both ends of chance; none: given up.
+    fn pauses_after_429(retry: impl Fn() -> Retry, asked: u64, left: u32) -> Option<[u128; 2]> {
+        let error = failed(Class::TooManyRequests).after(Some(Duration::from_secs(asked)));
+        let pause = |chance| match retry().next(&error, Duration::ZERO, left * MS, chance) {
+            Next::Pause(pause) => Some(pause.as_millis()),
+            _ => None,
+        };
+        Some([pause(0.0)?, pause(1.0)?])
+    }
+
     #[test]
-    fn what_the_server_asks_for_is_obeyed_up_to_five_seconds_and_the_time_left() {
-        for (asked, left, pause) in [
-            (2, 10_000, 2000),
-            (3600, 10_000, 5000),
-            (3600, 2500, 2400),
-            (0, 10_000, 50),
+    fn what_the_server_asks_for_is_obeyed_up_to_five_seconds_and_not_by_all_in_step() {
+        for (asked, left, pauses) in [
+            (0, 10_000, [25, 50]),
+            (2, 10_000, [2000, 3000]),
+            (4, 5000, [4000, 4900]),
+            (32, 10_000, [5000, 7500]),
         ] {
-            let error = failed(Class::TooManyRequests).after(Some(Duration::from_secs(asked)));
-            let next = Retry::default().next(&error, Duration::ZERO, left * MS, 1.0);
-            assert_eq!(next, Next::Pause(pause * MS), "asked {asked} s of {left} ms");
+            let seen = pauses_after_429(Retry::default, asked, left);
+            assert_eq!(seen, Some(pauses), "asked {asked} s of {left} ms");
         }
+    }
+
+    #[test]
+    fn a_server_that_wants_more_time_than_there_is_gets_one_late_request_more() {
+        let mut retry = Retry::default();
+        let error = failed(Class::TooManyRequests).after(Some(Duration::from_secs(32)));
+        let mut next = |left| retry.next(&error, Duration::ZERO, left * MS, 0.0);
+        assert_eq!(next(2100), Next::Pause(1000 * MS));
+        assert_eq!(next(1000), Next::GiveUp);
+    }
+
+    #[test]
+    fn with_a_fallback_a_server_is_not_asked_sooner_than_it_wants() {
+        let with_fallback = || Retry::new(false, true);
+        assert_eq!(pauses_after_429(with_fallback, 2, 1250), None);
+        assert_eq!(pauses_after_429(with_fallback, 1, 1250), Some([1000, 1150]));
+        assert_eq!(pauses_after_429(with_fallback, 0, 1250), Some([25, 50]));
     }
 
     #[test]
@@ -156,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_403_of_a_server_that_has_allowed_something_is_meant() {
-        let mut retry = Retry::of_settled_server(true);
+        let mut retry = Retry::new(true, false);
         let next = retry.next(&failed(Class::Forbidden), Duration::ZERO, 4000 * MS, 1.0);
         assert_eq!(next, Next::GiveUp);
     }
