@@ -24,6 +24,8 @@ const LIFE: f64 = 86_400.0;
 /// All installers are started within so many seconds: the worst, since their tokens then begin together.
 const ROLLOUT: f64 = 600.0;
 const DAYS: usize = 30;
+/// Seconds between two SelfSubjectReviews of one installer (`REVIEW_EVERY` in installer/src/keeper/work.rs).
+const REVIEW_EVERY: f64 = 30.0;
 
 /// What came of both.
 pub struct Scale {
@@ -121,6 +123,11 @@ impl fmt::Display for Scale {
             "  TokenRequests: {mean:.3} a second, {rollout} in the worst second of a rollout within {ROLLOUT} s, \
              {} / {} / {} in the worst second of day 2, day 3 and day {DAYS}",
             later[0], later[1], later[2]
+        )?;
+        let reviews = NODES as f64 / REVIEW_EVERY;
+        writeln!(
+            f,
+            "  SelfSubjectReviews: {reviews:.0} a second, one each {REVIEW_EVERY} s for each node"
         )?;
         writeln!(
             f,
