@@ -6,7 +6,7 @@
 # shellcheck disable=SC2034,SC2154 # variables that functions of lib/ read and set
 set -Eeuo pipefail
 
-parts=(report ground pki cluster api volume chain credential pods installer)
+parts=(report ground pki cluster api volume chain credential pods installer release)
 [ "${API:-kubernetes}" = kubernetes ] || parts+=("$API")
 for part in "${parts[@]}"; do
   # shellcheck source=/dev/null

@@ -60,9 +60,9 @@ cni() {
   begun=$(clock)
   reply=$(CNI_PATH=$BIN_DIR NETCONFPATH=$NET_DIR \
     CNI_ARGS="IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=$pod;K8S_POD_INFRA_CONTAINER_ID=$pod" \
-    "$TOOLS/cnitool" "$verb" "$CHAIN" "/run/netns/$pod" 2>"$STATE/run/complaint") || status=$?
+    "$TOOLS/cnitool" "$verb" "$CHAIN" "/run/netns/$pod" 2>"$STATE/run/$pod.complaint") || status=$?
   took=$(since "$begun")
-  complaint=$(cat "$STATE/run/complaint")
+  complaint=$(cat "$STATE/run/$pod.complaint")
   return "$status"
 }
 

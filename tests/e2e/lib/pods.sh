@@ -6,12 +6,12 @@ PROXY_UID=2102
 APP_UID=1000
 OUTSIDE_PORT=9000
 
-# pod_object NAME KIND: KIND is meshed (a container linkerd-proxy beside the app) or plain.
+# pod_object NAME KIND [ANNOTATIONS]: KIND is meshed (a container linkerd-proxy beside the app) or plain.
 pod_object() {
   local proxy=''
   [ "$2" != meshed ] || proxy=",{\"name\":\"linkerd-proxy\",\"image\":\"none\",\"securityContext\":{\"runAsUser\":$PROXY_UID}}"
   api POST /api/v1/namespaces/default/pods "{
-    \"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"$1\"},
+    \"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"$1\",\"annotations\":${3:-null}},
     \"spec\":{\"nodeName\":\"$NODE_NAME\",\"automountServiceAccountToken\":false,
       \"containers\":[{\"name\":\"app\",\"image\":\"none\"}$proxy]}}" >/dev/null
 }
