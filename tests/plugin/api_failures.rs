@@ -185,6 +185,19 @@ fn with_something_in_reserve_a_server_that_asks_for_more_time_than_there_is_is_l
 }
 
 #[test]
+fn a_question_that_the_one_before_has_left_no_time_says_so() {
+    let node = Node::new();
+    let slow = Answer::json(200, &pod("meshed")).with_pace(Pace::After(DEADLINE * 3 / 4));
+    node.api.set_answer("GET", POD, slow);
+    let never = Answer::new(200, "").with_pace(Pace::Never);
+    node.api.set_answer("GET", "/api/v1/namespaces/shop", never);
+    let mut client = node.client(DEADLINE).unwrap();
+    client.pod("shop", "web-0", None).unwrap();
+    let error = client.namespace("shop").unwrap_err().to_string();
+    assert!(error.contains("what was asked before had taken"), "{error}");
+}
+
+#[test]
 fn a_busy_server_may_keep_a_request_in_its_queue_for_all_the_time_there_is() {
     let node = Node::new();
     node.ask_within(DEADLINE).unwrap();

@@ -168,6 +168,7 @@ impl Client {
         let mut retry = Retry::new(self.settled, self.deadline.has_fallback());
         let mut asked = 0;
         let mut told: Option<Error> = None;
+        let (spent, given) = (self.began.elapsed(), self.deadline.left());
         loop {
             asked += 1;
             let answer = self.session.ask(request, self.deadline);
@@ -201,6 +202,9 @@ impl Client {
                 Next::ReadAgain | Next::GiveUp => {
                     let error = self.explain(error, told);
                     let error = match asked {
+                        1 if error.class == Class::Timeout && spent > given => {
+                            error.and(format_args!("what was asked before had taken {spent:.1?}"))
+                        }
                         1 => error,
                         _ => error.and(format_args!(
                             "asked {asked} times in {:.1?}",
