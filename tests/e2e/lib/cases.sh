@@ -36,8 +36,12 @@ same() {
   [ "$1" = "$2" ] || { printf '%s: wanted "%s", saw "%s"\n' "$3" "$1" "$2"; return 1; }
 }
 
-# show_table: result, seconds, case.
+# show_table: result, seconds, case. With ROWS set they go to that file instead, for who shows the tables of several runs.
 show_table() {
-  printf '\n'
-  printf '%s\n' "${table[@]}" | awk -F'|' '{ printf "%-4s %7s s  %s\n", $1, $2, $3 }'
+  if [ -n "${ROWS:-}" ]; then
+    printf '%s\n' "${table[@]}" >>"$ROWS"
+  else
+    printf '\n'
+    printf '%s\n' "${table[@]}" | awk -F'|' '{ printf "%-4s %7s s  %s\n", $1, $2, $3 }'
+  fi
 }

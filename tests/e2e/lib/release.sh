@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Our image and our chart on the node, by helm, as a user installs them. Needs node.sh.
+# Our image and our chart on the node, by helm, as a user installs them. Needs node.sh and chain.sh.
 
 RELEASE=evergreen-cni
 RELEASE_NAMESPACE=evergreen
@@ -22,12 +22,23 @@ apply_chart() {
     --set destCNIBinDir="$BIN_DIR" --set destCNINetDir="$NET_DIR" "$@"
 }
 
+# shellcheck disable=SC2120 # they come from the parts
 install_chart() {
   apply_chart "$@"
   installer_is_ready
 }
 
 installer_is_ready() { kubectl -n "$RELEASE_NAMESPACE" rollout status "daemonset/$RELEASE" --timeout=90s; }
+
+# need_installed: for parts that may be run alone. Sets `before`, what the node was without us, as the part `install` does.
+# shellcheck disable=SC2034,SC2119 # for the part; without arguments
+need_installed() {
+  [ -e "$STATE/images/ours.tar" ] || import_ours e2e
+  if ! in_chain >/dev/null; then
+    before=$(picture)
+    install_chart >/dev/null
+  fi
+}
 
 # installer_ready_is STATUS: of its pod, for waiting.
 installer_ready_is() {

@@ -7,6 +7,7 @@ OUTSIDE6="[$NODE_IP6]:9001"
 
 dual() {
   heading "Dual-stack"
+  need_installed
   run_case "both families of a pod whose proxy listens on both" dual_stack_pod
   run_case "only IPv4 of a pod whose proxy listens on that alone" single_stack_proxy
   single_stack_again

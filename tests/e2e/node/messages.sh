@@ -4,6 +4,7 @@
 
 messages() {
   heading "What a user sees"
+  need_installed
   run_case "ready turns false when the runtime's network goes, and true when it is back" readiness_follows
   run_case "what is deleted, emptied or opened on the node is back at once" node_is_healed
   run_case "a configuration that the plugin would refuse does not reach the node" bad_netconf_stays_out

@@ -7,6 +7,7 @@ OUTAGE_SECONDS=${OUTAGE_SECONDS:-60}
 
 outage() {
   heading "The API server goes away"
+  need_installed
   run_case "killed for 10 s with six pods in flight" pods_in_flight
   run_case "away for $OUTAGE_SECONDS s: killed sandboxes come back, with the right rules" sandboxes_come_back
   run_case "the signing key is replaced at once, and the kubelet mints anew 25 s later" under_churn key_replaced_at_once

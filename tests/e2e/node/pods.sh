@@ -3,6 +3,7 @@
 
 pods() {
   heading "Pods"
+  need_installed
   run_case "a meshed pod: its validator passes, its traffic goes through the proxy" meshed_pod
   run_case "a meshed pod without a validator" unvalidated_pod
   run_case "the proxy as a native sidecar" sidecar_pod

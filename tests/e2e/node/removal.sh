@@ -4,6 +4,7 @@
 
 removal() {
   heading "Upgrade and removal"
+  need_installed
   run_case "helm upgrade to another image and other values, while pods start" under_churn upgrade
   run_case "helm uninstall leaves the node as it was; pods keep working, and can be deleted" uninstall
 }

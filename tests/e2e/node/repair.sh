@@ -4,8 +4,7 @@
 
 repair() {
   heading "Pods that run without rules"
-  [ -e "$STATE/images/ours.tar" ] || import_ours e2e
-  in_chain >/dev/null || install_chart >/dev/null
+  need_installed
   run_case "pods made while the installer is frozen and the primary CNI's list stands run past their proxies" made_in_the_gap
   run_case "repairController.enabled: the one of a Deployment is made anew and goes through its proxy" made_anew
   run_case "one that nobody would make anew stays, with an Event; plain and meshed pods are as they were" others_untouched

@@ -4,6 +4,7 @@
 
 rollout() {
   heading "The installer is replaced while pods start"
+  need_installed
   run_case "three rolling updates of the DaemonSet" under_churn three_rollouts
   run_case "the installer's pod is deleted by force three times" under_churn three_deletions
   WITHOUT_US=counted run_case "the primary CNI rewrites its conflist 15 times; our entry is back each time" \
