@@ -31,13 +31,16 @@ sandbox() {
 # leave_sandbox: end its first process (the kernel ends the others before that one is reaped), then remove the folder.
 leave_sandbox() {
   local first
-  trap - INT TERM EXIT
+  trap - EXIT
+  # A second signal must not end this half-way.
+  trap '' INT TERM
   if first=$(first_process 2>/dev/null); then kill -KILL "$first" 2>/dev/null || true; fi
   wait "$sandbox_pid" 2>/dev/null || true
   release_cgroups
   [ "$kernel_settings" = "$(sysctl vm.overcommit_memory kernel.panic kernel.panic_on_oops)" ] ||
     sysctl --quiet --load - <<<"$kernel_settings"
   rm -rf "$STATE"
+  trap - INT TERM
 }
 
 # first_process: its pid, seen from outside.
