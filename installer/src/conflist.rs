@@ -152,7 +152,8 @@ pub fn take_away(place: &Place, report: &mut Report) {
             report.problem(
                 "conflist",
                 format_args!(
-                    "{}: somebody writes there all the time, so our entry may be in a network still: once more, please",
+                    "{}: somebody writes there all the time, so our entry may be in a network still, and the plugin stays: \
+                     run `uninstall` again when that is over",
                     place.net_dir
                 ),
             );

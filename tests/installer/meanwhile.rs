@@ -119,3 +119,39 @@ fn a_list_of_its_own_that_a_neighbour_writes_while_its_single_file_is_brought_ba
         node.show()
     );
 }
+
+#[test]
+fn a_removal_while_somebody_writes_all_the_time_says_so_and_leaves_the_plugin() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let path = node.net("10-calico.conflist");
+    // A machine so busy that the writer pauses for a second makes the half a whole that no runtime loads: then once more.
+    let told = (0..5).any(|_| {
+        fs::write(&path, CALICO).unwrap();
+        node.succeed(&["once"]);
+        let whole = fs::read(&path).unwrap();
+        let half = &whole[..whole.len() / 2];
+        fs::write(&path, half).unwrap();
+        let mut removal = node
+            .command(&["uninstall"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        while removal.try_wait().unwrap().is_none() {
+            fs::write(&path, half).unwrap();
+            thread::sleep(Duration::from_millis(20));
+        }
+        let output = removal.wait_with_output().unwrap();
+        let log = String::from_utf8_lossy(&output.stderr);
+        let told = output.status.code() == Some(1) && log.contains("somebody writes there all the time");
+        assert!(
+            !told || node.bin("linkerd-cni").exists(),
+            "{log}\n{}",
+            node.show()
+        );
+        fs::write(&path, &whole).unwrap();
+        told
+    });
+    assert!(told, "{}", node.show());
+    node.succeed(&["uninstall"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), CALICO);
+}
