@@ -106,6 +106,9 @@ monitors_lead_to_metrics() {
   serves_metrics "$(endpoint_of "$service" "$port")"
   install_chart
   same "" "$(in_release get services -o name)" "the Service, when nobody asks for it"
+  same "" "$(helm template x "$ROOT/installer/chart" --kube-version "$(cluster_version)" --set podMonitor.enabled=true \
+    --set serviceMonitor.enabled=true --set mode=init --set pauseImage=x | grep monitoring.coreos.com)" \
+    "monitors in mode init, where nothing listens"
 }
 
 in_release() { kubectl -n "$RELEASE_NAMESPACE" "$@"; }
