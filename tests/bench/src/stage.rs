@@ -3,8 +3,9 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    fs,
+    fs::{self, Permissions},
     net::TcpListener,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -54,12 +55,15 @@ impl Stage {
         fill(&api)?;
         let files = env::temp_dir().join(format!("evergreen-bench-{}", std::process::id()));
         fs::create_dir_all(&files)?;
+        let copied = |name: &str| copy(&dist.join(name), &files.join(name));
         let path = env::var_os("PATH").unwrap_or_default();
         let stage = Self {
-            floor: dist.join("evergreen-floor"),
-            plugin: dist.join("evergreen-cni"),
+            floor: copied("evergreen-floor")?,
+            plugin: copied("evergreen-cni")?,
             timeout: find("timeout", &path)?,
-            peer,
+            peer: peer
+                .map(|peer| copy(&peer, &files.join("linkerd-cni")))
+                .transpose()?,
             path,
             api,
             files,
@@ -197,6 +201,19 @@ fn fill(api: &Api) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Writes a binary anew, in one piece. What a start takes depends on how the page cache holds the file, by a fifth and more:
+/// all binaries have to be as fresh as each other. One that is not there, as the floor program when instructions are
+/// counted, is missed by who starts it.
+fn copy(from: &Path, to: &Path) -> Result<PathBuf> {
+    if !from.is_file() {
+        return Ok(from.to_owned());
+    }
+    let program = fs::read(from).with_context(|| format!("reading {}", from.display()))?;
+    fs::write(to, program)?;
+    fs::set_permissions(to, Permissions::from_mode(0o755))?;
+    Ok(to.to_owned())
 }
 
 fn find(program: &str, path: &OsStr) -> Result<PathBuf> {
