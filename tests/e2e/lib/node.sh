@@ -143,6 +143,12 @@ running_sandbox() {
   ctr -a "$RUNTIME" -n k8s.io tasks ls | grep -F "$ids" | awk '$3 == "RUNNING" { print $1, $2 }'
 }
 
+# serve_mutating_policies: by them a cluster's owner changes requests. In releases before 1.36 they are a beta that is off.
+serve_mutating_policies() {
+  [ "$KUBERNETES" = "$TOOLS" ] ||
+    EXTRA_API_FLAGS+=(--feature-gates=MutatingAdmissionPolicy=true --runtime-config=admissionregistration.k8s.io/v1beta1=true)
+}
+
 # node_up: all of it, until pods can be made.
 node_up() {
   # Volumes and namespaces of pods have to reach the containers that watch them.
@@ -150,6 +156,7 @@ node_up() {
   start_etcd
   make_cluster_pki
   make_node_pki
+  serve_mutating_policies
   start_apiserver first-key
   route_service
   start_controllers first-key

@@ -138,7 +138,7 @@ tokens_have_one_audience() {
     same true "$(review "$token" '[]')" "authenticated for the API server"
     same false "$(review "$token" '["vault"]')" "authenticated for another audience"
   done
-  same '["vault"]' "$(helm template x "$ROOT/installer/chart" --kube-version 1.36.0 --set token.audience=vault |
+  same '["vault"]' "$(helm template x "$ROOT/installer/chart" --kube-version "$(cluster_version)" --set token.audience=vault |
     sed -n 's/^ *audience: \(.*\)/["\1"]/p')" "the volume's audience, when it is set"
 }
 

@@ -21,8 +21,10 @@ rotation() {
 
 # shorten_tokens: by an admission policy, as a cluster's owner may have one.
 shorten_tokens() {
+  local version
+  version=$(kubectl api-resources --no-headers | awk '$NF == "MutatingAdmissionPolicy" { print $(NF - 2) }')
   kubectl apply -f - <<END
-apiVersion: admissionregistration.k8s.io/v1
+apiVersion: $version
 kind: MutatingAdmissionPolicy
 metadata: {name: shorter}
 spec:
@@ -35,7 +37,7 @@ spec:
     jsonPatch:
       expression: '[JSONPatch{op: "add", path: "/spec/expirationSeconds", value: $LIFE}]'
 ---
-apiVersion: admissionregistration.k8s.io/v1
+apiVersion: $version
 kind: MutatingAdmissionPolicyBinding
 metadata: {name: shorter}
 spec: {policyName: shorter}
