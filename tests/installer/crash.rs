@@ -15,6 +15,7 @@ use std::{
     process::{Command, Output},
     sync::Mutex,
     thread,
+    time::Duration,
 };
 
 use evergreen_test_support::run::{cnitool, with_cni_cache};
@@ -141,17 +142,8 @@ fn kill_and_look(cnitool: &Path, scenario: &Scenario, call: &str, count: usize, 
         String::from_utf8_lossy(&output.stderr)
     );
     for verb in ["add", "del"].into_iter().filter(|_| scenario.works) {
-        let output = start_pod(cnitool, &node, verb);
-        let said = format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        assert!(
-            output.status.success(),
-            "{what}: then {verb} fails: {said}\n{}",
-            node.show()
-        );
+        let (worked, said) = pod(cnitool, &node, verb);
+        assert!(worked, "{what}: then {verb} fails: {said}\n{}", node.show());
     }
     node.succeed(&[scenario.command]);
     let left = comparable(&node);
@@ -178,6 +170,21 @@ fn traced(node: &Node, scenario: &Scenario, options: &[&str]) -> Output {
     command
         .output()
         .unwrap_or_else(|e| panic!("run strace (apt-get install strace): {e}"))
+}
+
+/// True when the network did it, and what it said.
+fn pod(cnitool: &Path, node: &Node, verb: &str) -> (bool, String) {
+    loop {
+        let output = start_pod(cnitool, node, verb);
+        let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        let said = text.concat();
+        // A process that another thread of this test has just forked holds the plugins that this thread has written open for
+        // writing, until it is the program it was forked for.
+        if !said.contains("text file busy") {
+            return (output.status.success(), said);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn start_pod(cnitool: &Path, node: &Node, verb: &str) -> Output {
