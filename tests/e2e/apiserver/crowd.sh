@@ -56,15 +56,15 @@ crowd_setting() {
 chart_part() {
   local name shown=()
   for name in "$@"; do shown+=(--show-only "templates/$name"); done
-  helm template "$RELEASE" "$ROOT/installer/chart" --namespace "$RELEASE_NAMESPACE" --kube-version 1.36.0 \
+  helm template "$RELEASE" "$ROOT/installer/chart" --namespace "$RELEASE_NAMESPACE" --kube-version "$(cluster_version)" \
     --set flowSchema.enabled=true "${shown[@]}"
 }
 
 # crowd_chain: the plugin put into the chain by hand, with that token.
 crowd_chain() {
   cp "$STATE/pki/admin.kubeconfig" "$CROWD_DIR/kubeconfig"
-  "$TOOLS/kubectl" --kubeconfig "$CROWD_DIR/kubeconfig" config unset users >>"$STATE/logs/kubectl.log"
-  "$TOOLS/kubectl" --kubeconfig "$CROWD_DIR/kubeconfig" config set users.user.tokenFile "$CROWD_DIR/ours.token" \
+  "$KUBERNETES/kubectl" --kubeconfig "$CROWD_DIR/kubeconfig" config unset users >>"$STATE/logs/kubectl.log"
+  "$KUBERNETES/kubectl" --kubeconfig "$CROWD_DIR/kubeconfig" config set users.user.tokenFile "$CROWD_DIR/ours.token" \
     >>"$STATE/logs/kubectl.log"
   cp "$DIST/evergreen-cni" "$BIN_DIR/linkerd-cni"
   jq --argjson ours "$NETCONF" --arg kubeconfig "$CROWD_DIR/kubeconfig" '.plugins += [$ours | .log_level = "debug"
@@ -176,7 +176,7 @@ crowd_for_another_namespace() {
   wait_for 60 "429s of that namespace's flow" flow_is_full "$RELEASE"
   adds_at_once "$ADDS"
   expect "" "$words" "$ADDS ADDs in another namespace, without annotations, $refused 429s (median $median ms)" "$slowest"
-  if timeout 10 "$TOOLS/kubectl" --kubeconfig "$STATE/pki/kubelet.kubeconfig" get pod pod-1 >>"$STATE/logs/kubectl.log" 2>&1; then
+  if timeout 10 "$KUBERNETES/kubectl" --kubeconfig "$STATE/pki/kubelet.kubeconfig" get pod pod-1 >>"$STATE/logs/kubectl.log" 2>&1; then
     pass "the kubelet is served meanwhile; its requests waited for a seat, in mean: $(mean_wait system-nodes) ms"
   else
     fail "the kubelet is not served: see kubectl.log"

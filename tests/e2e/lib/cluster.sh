@@ -9,6 +9,9 @@ API_PORT=6443
 ETCD=http://127.0.0.1:2379
 API_URL=https://$NODE_IP:$API_PORT
 
+# What kubectl and helm remember of a server's kinds: every run's has the same address, but not the same release.
+export KUBECACHEDIR=$STATE/kubectl
+
 SERVER_NAMES="DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,DNS:localhost"
 SERVER_NAMES+=",IP:127.0.0.1,IP:$SERVICE_IP,IP:$NODE_IP"
 
