@@ -19,8 +19,8 @@ pub struct Case {
     pub floor: Option<(&'static str, f64)>,
     /// The most that its wall time and its CPU time may be of linkerd-cni's on the same input.
     pub peer: Option<Shares>,
-    /// linkerd-cni in another run: wall ms, CPU ms, peak MiB.
-    pub quoted: Option<[f64; 3]>,
+    /// linkerd-cni when it was last run beside ours: CPU ms, peak MiB.
+    pub quoted: Option<[f64; 2]>,
     /// True when linkerd-cni knows this job too.
     pub has_peer: bool,
     /// How many calls run at once.
@@ -93,9 +93,9 @@ impl Case {
         self
     }
 
-    /// linkerd-cni's figures in another run.
-    pub fn quoted(mut self, wall: f64, cpu: f64, peak: f64) -> Self {
-        self.quoted = Some([wall, cpu, peak]);
+    /// linkerd-cni's figures when it was last run beside ours.
+    pub fn quoted(mut self, cpu: f64, peak: f64) -> Self {
+        self.quoted = Some([cpu, peak]);
         self
     }
 

@@ -147,9 +147,9 @@ impl Row<'_> {
         let quoted = self
             .case
             .quoted
-            .map(|[wall, cpu, peak]| json!({"wall_ms": wall, "cpu_ms": cpu, "peak_mib": peak}));
+            .map(|[cpu, peak]| json!({"cpu_ms": cpu, "peak_mib": peak}));
         json!({"case": self.case.name, "ours": self.ours.to_json(),
-               "peer": self.peer.as_ref().map(Measured::to_json), "linkerd_cni_in_another_run": quoted})
+               "peer": self.peer.as_ref().map(Measured::to_json), "linkerd_cni_quoted": quoted})
     }
 }
 

@@ -30,7 +30,7 @@ impl fmt::Display for Table<'_> {
             )?,
             false => writeln!(
                 f,
-                " (linkerd-cni in another run, not judged: wall ms, cpu ms, MiB)"
+                " (linkerd-cni when it was last run beside ours, not judged: cpu ms, MiB)"
             )?,
         }
         for row in &self.rows {
@@ -50,10 +50,7 @@ impl Table<'_> {
         write!(f, "  {floor:<16}")?;
         match (&row.peer, row.case.quoted) {
             (Some(peer), _) => write!(f, " {}", Parts(row, peer))?,
-            (None, Some([wall, cpu, peak])) if self.peer_size.is_none() => match peak.is_nan() {
-                false => write!(f, " ({wall}, {cpu}, {peak})")?,
-                true => write!(f, " ({wall}, {cpu}, not taken)")?,
-            },
+            (None, Some([cpu, peak])) if self.peer_size.is_none() => write!(f, " ({cpu}, {peak})")?,
             _ => {}
         }
         writeln!(f)
