@@ -19,6 +19,7 @@ use std::{
         atomic::{AtomicU32, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 pub use self::listener::{Listener, Reached, ask_tcp, ask_tcp_from, ask_udp};
@@ -257,7 +258,24 @@ impl Wire {
             "address add {POD_V4}/24 dev eth0\naddress add {POD_V6}/64 dev eth0 nodad\nlink set eth0 up\n\
              route add default via {PEER_V4}\nroute add default via {PEER_V6}"
         ));
+        wire.wait_until_up();
         wire
+    }
+
+    /// Until both ends are up in the kernel's own view, which it forms some time after the second end was set up (`linkwatch`);
+    /// before, there is no route over them.
+    fn wait_until_up(&self) {
+        let give_up = Instant::now() + Duration::from_secs(30);
+        for end in [&self.pod, &self.peer] {
+            loop {
+                let seen = end.command("ip", &["-oneline", "link", "show", "dev", "eth0"]);
+                if seen.contains(" state UP ") {
+                    break;
+                }
+                assert!(Instant::now() < give_up, "eth0 of {end} stays down: {seen}");
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
     }
 }
 
