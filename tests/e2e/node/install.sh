@@ -107,7 +107,7 @@ monitors_lead_to_metrics() {
   install_chart
   same "" "$(in_release get services -o name)" "the Service, when nobody asks for it"
   same "" "$(helm template x "$ROOT/installer/chart" --kube-version "$(cluster_version)" --set podMonitor.enabled=true \
-    --set serviceMonitor.enabled=true --set mode=init --set pauseImage=x | grep monitoring.coreos.com)" \
+    --set serviceMonitor.enabled=true --set mode=init --set pauseImage=x | sed -n "/monitoring.coreos.com/p")" \
     "monitors in mode init, where nothing listens"
 }
 
