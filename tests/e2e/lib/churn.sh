@@ -88,8 +88,8 @@ made_without_us() {
 # refusals POD: Events that say a sandbox could not be made for a reason of ours.
 refusals() { complaints "$1" | grep -E 'linkerd-cni|evergreen' || true; }
 
-# restarts POD: init containers that ran more than once.
+# restarts POD: init containers that ran more than once, and how the run before ended: a validator's 95 means no redirection.
 restarts() {
-  kubectl get pod "$1" -o json |
-    jq -r '.status.initContainerStatuses[]? | select(.restartCount > 0) | "\(.name): \(.restartCount)"'
+  kubectl get pod "$1" -o json | jq -r '.status.initContainerStatuses[]? | select(.restartCount > 0) |
+    "\(.name): \(.restartCount), before: \(.lastState.terminated | "\(.exitCode) \(.reason) \(.startedAt) to \(.finishedAt)")"'
 }
