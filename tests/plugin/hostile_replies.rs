@@ -60,23 +60,17 @@ fn a_version_newer_than_all_is_refused_in_the_reference_library_s_words() {
 #[test]
 fn a_reply_that_could_not_be_written_is_no_success() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = Command::new(PLUGIN)
-        .env_clear()
-        .env("CNI_COMMAND", "VERSION")
-        .stdin(Stdio::null())
-        .stdout(full)
-        .stderr(Stdio::piped())
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("could not be written to stdout"), "{said}");
+    assert_says_that_nobody_could_be_answered(full.into());
 }
 
 #[test]
 fn a_reply_that_nobody_reads_is_an_error_and_no_signal() {
     let (nobody, stdout) = pipe().unwrap();
     drop(nobody);
+    assert_says_that_nobody_could_be_answered(stdout.into());
+}
+
+fn assert_says_that_nobody_could_be_answered(stdout: Stdio) {
     let output = Command::new(PLUGIN)
         .env_clear()
         .env("CNI_COMMAND", "VERSION")
