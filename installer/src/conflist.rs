@@ -161,8 +161,11 @@ pub fn take_away(place: &Place, report: &mut Report) {
         }
         thread::sleep(WRITTEN_MEANWHILE);
     }
-    lists::forget(place, report);
-    links::forget(place, report);
+    // Where something of ours is left, the removal that follows needs them.
+    if report.all_well() {
+        lists::forget(place, report);
+        links::forget(place, report);
+    }
 }
 
 /// False when somebody was writing meanwhile: then it is worth another look.

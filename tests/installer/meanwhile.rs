@@ -122,11 +122,12 @@ fn a_list_of_its_own_that_a_neighbour_writes_while_its_single_file_is_brought_ba
 
 #[test]
 fn a_removal_while_somebody_writes_all_the_time_says_so_and_leaves_the_plugin() {
-    let node = Node::new().with_network("10-calico.conflist", CALICO);
-    let path = node.net("10-calico.conflist");
+    let node = Node::new();
+    let (single, path) = (node.net("10-calico.conf"), node.net("10-calico.conflist"));
     // A machine so busy that the writer pauses for a second makes the half a whole that no runtime loads: then once more.
     let told = (0..5).any(|_| {
-        fs::write(&path, CALICO).unwrap();
+        let _ = fs::remove_file(&path);
+        fs::write(&single, SINGLE).unwrap();
         node.succeed(&["once"]);
         let whole = fs::read(&path).unwrap();
         let half = &whole[..whole.len() / 2];
@@ -152,6 +153,8 @@ fn a_removal_while_somebody_writes_all_the_time_says_so_and_leaves_the_plugin() 
         told
     });
     assert!(told, "{}", node.show());
+    // Nor does it forget what the list was made from.
     node.succeed(&["uninstall"]);
-    assert_eq!(fs::read_to_string(&path).unwrap(), CALICO);
+    assert_eq!(fs::read_to_string(&single).unwrap(), SINGLE);
+    assert!(!path.exists(), "{}", node.show());
 }
