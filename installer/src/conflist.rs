@@ -47,7 +47,7 @@ pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report)
     let place = &config.place;
     let look = || survey::look(&place.net_dir);
     let found = look().and_then(|found| {
-        if lists::mend(config, &found, report)? | links::follow(place, &found, report)? {
+        if lists::mend(config, &found, report) | links::follow(place, &found, report) {
             look()
         } else {
             Ok(found)

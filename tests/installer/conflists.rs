@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::node::{CALICO, Node, entry, mode};
+use crate::node::{CALICO, Node, entry, mode, settle};
 
 /// `NAME` as the neighbour writes it, `NAME.with` as it is with our entry in it (under `after` when the name changes).
 fn fixture(name: &str) -> Vec<u8> {
@@ -262,6 +262,24 @@ fn a_stale_entry_of_an_old_release_is_made_right() {
     assert!(
         node.has_entry("10-calico.conflist") && !node.net("01-linkerd-cni.conf").exists(),
         "{}",
+        node.show()
+    );
+}
+
+#[test]
+fn a_spoilt_list_that_cannot_be_made_again_keeps_our_entry_out_of_no_other_network() {
+    let node = Node::new()
+        .with_network("05-broken.conflist", "{")
+        .with_network("10-calico.conflist", CALICO);
+    settle(&node.net("05-broken.conflist"));
+    // What it was made from is no file that could be read.
+    let copy = "linkerd-cni.evergreen/05-broken.conflist.from.05-broken.conf";
+    fs::create_dir_all(node.net(copy)).unwrap();
+    let output = node.run(&["once"]);
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        node.has_entry("10-calico.conflist") && log.contains("read the copy of the original"),
+        "{log}\n{}",
         node.show()
     );
 }

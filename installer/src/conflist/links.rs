@@ -50,34 +50,47 @@ pub fn remember(place: &Place, link: &Candidate, text: &[u8]) -> Result<()> {
 /// Puts a link back whose file has changed behind it, or whose place holds what no runtime can load: the turn then goes on
 /// as if its owner had just made it. Forgets the links in whose place their owner has put something else. True when
 /// something was put back.
-pub fn follow(place: &Place, found: &[Candidate], report: &mut Report) -> Result<bool> {
+pub fn follow(place: &Place, found: &[Candidate], report: &mut Report) -> bool {
     let mut any = false;
     for (file, record) in records(place) {
         let candidate = found.iter().find(|c| c.file == file);
-        let (ours, spoilt) = match candidate.map(|c| &c.content) {
-            Some(_) if candidate.is_some_and(|c| c.behind.is_some()) => continue,
-            Some(Content::Unusable { settled: false, .. } | Content::Hidden { .. }) => continue,
-            Some(Content::Unusable { settled: true, .. }) => (true, true),
-            Some(Content::Network { text, network }) => {
-                (record.is_behind(text, network, place, &file), false)
+        match follow_one(place, candidate, &file, &record) {
+            Ok(true) => {
+                report.changed("put the link back to make its file anew", &file);
+                any = true;
             }
-            None => (lists::is_original(place, &file), false),
-        };
-        if !ours {
-            forget_one(place, &file)?;
-            continue;
-        }
-        let behind = file.beside(&record.target).followed();
-        let now = behind.and_then(|behind| fs::read(behind.here())).ok();
-        // What no runtime could load is no better than what there is.
-        let now = now.filter(|now| Network::read(now, is_single(&file)).is_ok());
-        if now.is_some_and(|now| spoilt || now != record.text) {
-            atomic::link(file.here(), &record.target).context("put the link back")?;
-            report.changed("put the link back to make its file anew", &file);
-            any = true;
+            Ok(false) => {}
+            Err(error) => report.failed("conflist", &file, &error),
         }
     }
-    Ok(any)
+    any
+}
+
+fn follow_one(
+    place: &Place,
+    candidate: Option<&Candidate>,
+    file: &HostPath,
+    record: &Record,
+) -> Result<bool> {
+    let (ours, spoilt) = match candidate.map(|c| &c.content) {
+        Some(_) if candidate.is_some_and(|c| c.behind.is_some()) => return Ok(false),
+        Some(Content::Unusable { settled: false, .. } | Content::Hidden { .. }) => return Ok(false),
+        Some(Content::Unusable { settled: true, .. }) => (true, true),
+        Some(Content::Network { text, network }) => (record.is_behind(text, network, place, file), false),
+        None => (lists::is_original(place, file), false),
+    };
+    if !ours {
+        return forget_one(place, file).map(|()| false);
+    }
+    let behind = file.beside(&record.target).followed();
+    let now = behind.and_then(|behind| fs::read(behind.here())).ok();
+    // What no runtime could load is no better than what there is.
+    let now = now.filter(|now| Network::read(now, is_single(file)).is_ok());
+    let changed = now.is_some_and(|now| spoilt || now != record.text);
+    if changed {
+        atomic::link(file.here(), &record.target).context("put the link back")?;
+    }
+    Ok(changed)
 }
 
 /// Puts the link back that a file of ours has taken the place of.

@@ -23,24 +23,35 @@ use crate::{
 const FROM: &str = ".from.";
 
 /// Makes a list of ours again that somebody has spoilt. True when something was done.
-pub fn mend(config: &Config, found: &[Candidate], report: &mut Report) -> Result<bool> {
+pub fn mend(config: &Config, found: &[Candidate], report: &mut Report) -> bool {
     let mut done = false;
     for candidate in found {
-        let Content::Unusable { settled: true, .. } = candidate.content else {
-            continue;
-        };
-        let Some((copy, _)) = copy_of(&config.place, &candidate.file) else {
-            continue;
-        };
-        let text = fs::read(copy.here()).context("read the copy of the original")?;
-        if let Ok(Network::Single { plugin }) = Network::read(&text, true) {
-            let list = edit::list_from_single(&text, &plugin, &config.entry);
-            atomic::replace(candidate.open.here(), &list, Access::As(copy.here()))?;
-            report.changed("made a spoilt list again", &candidate.file);
-            done = true;
+        match mend_one(config, candidate) {
+            Ok(true) => {
+                report.changed("made a spoilt list again", &candidate.file);
+                done = true;
+            }
+            Ok(false) => {}
+            Err(error) => report.failed("conflist", &candidate.file, &error),
         }
     }
-    Ok(done)
+    done
+}
+
+fn mend_one(config: &Config, candidate: &Candidate) -> Result<bool> {
+    let Content::Unusable { settled: true, .. } = candidate.content else {
+        return Ok(false);
+    };
+    let Some((copy, _)) = copy_of(&config.place, &candidate.file) else {
+        return Ok(false);
+    };
+    let text = fs::read(copy.here()).context("read the copy of the original")?;
+    let Ok(Network::Single { plugin }) = Network::read(&text, true) else {
+        return Ok(false);
+    };
+    let list = edit::list_from_single(&text, &plugin, &config.entry);
+    atomic::replace(candidate.open.here(), &list, Access::As(copy.here()))?;
+    Ok(true)
 }
 
 /// Copy, list, removal, in this order: at each moment between them the runtime finds a network, and a later run finds out
