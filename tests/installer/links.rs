@@ -4,6 +4,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use crate::{
@@ -115,6 +116,11 @@ fn what_changes_behind_a_link_is_followed_and_so_is_a_link_that_is_made_anew() {
     node.succeed(&["once"]);
     assert!(replaced() && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
     fs::remove_file(&file).unwrap();
+    node.succeed(&["once"]);
+    assert!(replaced());
+    // A pipe would be waited for without end.
+    let made = Command::new("mkfifo").arg(&file).status().unwrap();
+    assert!(made.success());
     node.succeed(&["once"]);
     assert!(replaced());
     node.succeed(&["uninstall"]);

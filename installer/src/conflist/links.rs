@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use super::{
     edit::{self, Network, Without},
     lists::{self, Restored},
-    survey::{Candidate, Content, is_single},
+    survey::{self, Candidate, Content, is_single},
 };
 use crate::{
     atomic::{self, Access},
@@ -82,11 +82,10 @@ fn follow_one(
     if !ours {
         return forget_one(place, file).map(|()| false);
     }
-    let behind = file.beside(&record.target).followed();
-    let now = behind.and_then(|behind| fs::read(behind.here())).ok();
     // What no runtime could load is no better than what there is.
-    let now = now.filter(|now| Network::read(now, is_single(file)).is_ok());
-    let changed = now.is_some_and(|now| spoilt || now != record.text);
+    let behind = file.beside(&record.target).followed().ok();
+    let now = behind.and_then(|behind| survey::read(behind.here(), is_single(file)));
+    let changed = matches!(now, Some(Content::Network { text, .. }) if spoilt || text != record.text);
     if changed {
         atomic::link(file.here(), &record.target).context("put the link back")?;
     }

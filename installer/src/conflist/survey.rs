@@ -142,7 +142,7 @@ pub fn is_single(file: &HostPath) -> bool {
 }
 
 /// None for a file that is not there. The form is that which the name promises to the runtime.
-fn read(file: &Path, single: bool) -> Option<Content> {
+pub fn read(file: &Path, single: bool) -> Option<Content> {
     let mut text = Vec::new();
     let read = (|| -> io::Result<Option<SystemTime>> {
         let open = atomic::open_at_once(file)?;
