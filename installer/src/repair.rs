@@ -156,7 +156,7 @@ impl Repair {
         let count = u64::try_from(without.len()).unwrap_or(u64::MAX);
         self.counts.without_rules.store(count, Ordering::Relaxed);
         for pod in &without {
-            self.hand.evict(&mut client, pod);
+            self.hand.evict(pod);
         }
         Ok(())
     }

@@ -186,6 +186,25 @@ fn a_budget_that_forbids_an_eviction_is_obeyed() {
 }
 
 #[test]
+fn budgets_that_forbid_evictions_leave_time_to_tell_of_other_pods() {
+    let world = World::new();
+    let refusal = Answer::status(429, "It would violate the budget.", "TooManyRequests", "{}");
+    // Sandboxes come in the order of their ids, which `cnitool` makes of the namespace: this one is the last.
+    world.pod("alone", |p| p["metadata"]["ownerReferences"] = json!([]));
+    world.attach("alone", "/ns/9", CALICO);
+    for n in [5, 6, 4, 7] {
+        let name = format!("forbidden-{n}");
+        world.pod(&name, |_| {});
+        world.attach(&name, &format!("/ns/{n}"), CALICO);
+        let path = format!("/api/v1/namespaces/shop/pods/{name}/eviction");
+        world.0.api.set_answer("POST", &path, refusal.clone());
+    }
+    let controller = Controller::start(&world.0);
+    controller.until("it is told of", || !world.events_of("alone").is_empty());
+    assert_eq!(controller.log().matches("left=shop/forbidden-").count(), 4);
+}
+
+#[test]
 fn a_folder_without_records_is_said_to_be_the_wrong_one() {
     let world = World::new();
     world.pod("unknown", |_| {});

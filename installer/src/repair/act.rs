@@ -16,7 +16,8 @@ use serde_json::json;
 use super::{counts::Counts, event, pace::Paused, pods::Pod};
 use crate::{api, config::Server};
 
-/// What an eviction may take. Where a PodDisruptionBudget says no, the client would ask for as long as it has time.
+/// What an eviction and its Event may take. Where a PodDisruptionBudget says no, the client would ask for as long as it has
+/// time; a client for all pods would have none left for those that follow.
 const EVICTING_TAKES: Duration = Duration::from_secs(2);
 
 const BEFORE_THE_PLUGIN: &str =
@@ -68,7 +69,14 @@ impl Hand {
     }
 
     /// For a pod that runs, and may serve somebody: its PodDisruptionBudget has a say.
-    pub fn evict(&mut self, client: &mut Client, pod: &Pod) {
+    pub fn evict(&mut self, pod: &Pod) {
+        match api::as_pod(&self.server, Deadline::after(EVICTING_TAKES)) {
+            Ok(mut client) => self.evict_by(&mut client, pod),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn evict_by(&mut self, client: &mut Client, pod: &Pod) {
         let Some(controller) = &pod.controller else {
             if self.told.insert(pod.uid.clone()) {
                 self.log.warn(format_args!(
@@ -82,7 +90,7 @@ impl Hand {
         if !self.paused.may_delete(controller) {
             return;
         }
-        match evict(&self.server, pod) {
+        match evict(client, pod) {
             Err(error) if error.class == Class::TooManyRequests => self.log.info(format_args!(
                 "left={}/{} because={:?}",
                 pod.namespace,
@@ -115,17 +123,17 @@ impl Hand {
                 ));
                 event::write(client, pod, message);
             }
-            Err(error) => {
-                self.counts.failed.fetch_add(1, Ordering::Relaxed);
-                self.log.warn(format_args!("problem={:?}", error.to_string()));
-            }
+            Err(error) => self.failed(&error),
         }
+    }
+
+    fn failed(&self, error: &Error) {
+        self.counts.failed.fetch_add(1, Ordering::Relaxed);
+        self.log.warn(format_args!("problem={:?}", error.to_string()));
     }
 }
 
-/// By a client of its own, whose time is short.
-fn evict(server: &Server, pod: &Pod) -> Result<(), Error> {
-    let mut client = api::as_pod(server, Deadline::after(EVICTING_TAKES))?;
+fn evict(client: &mut Client, pod: &Pod) -> Result<(), Error> {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
         "metadata": {"name": pod.name, "namespace": pod.namespace},
         "deleteOptions": {"preconditions": {"uid": pod.uid}}});
