@@ -1,29 +1,34 @@
 //! Asked to end: is this the end of the installation on this node, or will another installer follow?
 //!
 //! Removing at each end would leave pods unmeshed during every update; never removing would leave a node with a plugin
-//! nobody keeps. So the DaemonSet is asked for. Linkerd's chart does not let its pods read DaemonSets; there, an
-//! uninstallation shows in the loss of rights that the pod had before.
+//! nobody keeps. So the DaemonSet is asked for. An uninstallation takes it first and the pod's rights right after, so that
+//! there is often nobody left who may ask: then it shows in the loss of rights that the pod had before. Linkerd's chart
+//! does not let its pods read DaemonSets; there it shows only so.
+
+pub mod evidence;
 
 use std::{
-    thread,
+    fmt, mem, thread,
     time::{Duration, Instant},
 };
 
-use evergreen_cni::{
-    deadline::Deadline,
-    kube::{Class, Error, Source, claims::Claims},
-};
+use evergreen_cni::{kube::Error, log::Log};
 
-use crate::{
-    api,
-    config::{Config, OnTerm},
-    credentials,
-};
+use self::evidence::{Daemonset, Pods, Seen, Shown};
+use crate::config::{Config, OnTerm};
 
+/// How long the DaemonSet must go on to be wanted: who deletes a whole namespace takes pods and DaemonSets in any order.
+const WANTED_FOR: Duration = Duration::from_secs(2);
 /// How long rights must be gone to be gone for good: an API server that has just started answers 403 for a while.
 const GONE_FOR_GOOD: Duration = Duration::from_secs(3);
 /// How long their loss is waited for: an uninstallation takes the DaemonSet first and its rights soon after.
 const WATCHED_FOR: Duration = Duration::from_secs(8);
+/// How long an API server that says nothing is asked, and one that may still remember a token whose account is gone: it
+/// does for 10 s. A kubelet waits 30 s by default.
+const ASKED_FOR: Duration = Duration::from_secs(15);
+/// Rights that were lost longer ago, while the DaemonSet lived, were lost by something else: a signing key replaced at once
+/// makes every token unknown.
+const OLD_TROUBLE: Duration = Duration::from_secs(60);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(400);
 
 /// What is done, and why.
@@ -51,122 +56,104 @@ impl Decision {
             because: because.into(),
         }
     }
+
+    fn unsure(config: &Config, because: impl fmt::Display) -> Self {
+        Self {
+            remove: config.on_term_unsure == OnTerm::Remove,
+            because: format!("{because}; EVERGREEN_ON_TERM_UNSURE decides"),
+        }
+    }
 }
 
-/// What the API server says of the DaemonSet.
-enum Wanted {
-    Yes,
-    No(&'static str),
-    MayNotAsk,
-    /// There is nothing that says in which namespace it is.
-    NamespaceUnknown,
-    CannotAsk(Error),
+/// What one look came to.
+enum Look {
+    Wanted,
+    Going(&'static str),
+    /// The rights this pod had are refused.
+    Lost,
+    /// They are not.
+    Kept,
+    /// This pod's token is not known, and the plugin's is.
+    Disowned,
+    Silent(Error),
+    /// Another look would say the same.
+    Unknown(&'static str),
 }
 
-/// Decides. `had_rights`: this pod was seen to be allowed to read pods.
-pub fn decide(config: &Config, had_rights: bool) -> Decision {
+/// Decides, in [`ASKED_FOR`] and a few seconds at most. `seen`: what was there while all was well.
+pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
     match config.on_term {
         OnTerm::Remove => return Decision::remove("EVERGREEN_ON_TERM is remove"),
         OnTerm::Keep => return Decision::keep("EVERGREEN_ON_TERM is keep"),
         OnTerm::Auto => {}
     }
-    match daemonset(config) {
-        Wanted::Yes => Decision::keep("the DaemonSet is still wanted"),
-        Wanted::No(because) => Decision::remove(because),
-        Wanted::MayNotAsk | Wanted::NamespaceUnknown if had_rights => watch_rights(config),
-        Wanted::MayNotAsk => unsure(config, "this pod may not read its DaemonSet"),
-        Wanted::NamespaceUnknown => unsure(
-            config,
-            "this pod's namespace, where its DaemonSet is, is not known: no file `namespace` beside its token, and the token \
-             does not say it",
-        ),
-        Wanted::CannotAsk(error) => unsure(config, &error.to_string()),
-    }
-}
-
-fn unsure(config: &Config, because: &str) -> Decision {
-    let remove = config.on_term_unsure == OnTerm::Remove;
-    Decision {
-        remove,
-        because: format!("{because}; EVERGREEN_ON_TERM_UNSURE decides"),
-    }
-}
-
-fn daemonset(config: &Config) -> Wanted {
-    let client = || api::as_pod(&config.server, Deadline::after(api::ASKING_TAKES));
-    let Some(namespace) = credentials::own_namespace(config) else {
-        // Nobody to ask is the nearer cause: ask something that needs no namespace.
-        return match client().and_then(|mut client| client.self_subject_review()) {
-            Err(e) if !(refuses(&e) || e.class == Class::NotFound) => Wanted::CannotAsk(e),
-            _ => Wanted::NamespaceUnknown,
-        };
-    };
-    match client().and_then(|mut client| client.daemonset(&namespace, &config.daemonset)) {
-        Ok(found) if found.deleting => Wanted::No("the DaemonSet is being deleted"),
-        Ok(_) => Wanted::Yes,
-        Err(e) if e.class == Class::NotFound => Wanted::No("the DaemonSet is gone"),
-        Err(e) if refuses(&e) => Wanted::MayNotAsk,
-        Err(e) => Wanted::CannotAsk(e),
-    }
-}
-
-/// True when the API server does not know this pod, or does not let it do this.
-fn refuses(error: &Error) -> bool {
-    matches!(
-        error.class,
-        Class::Forbidden | Class::Unauthorized | Class::Anonymous
-    )
-}
-
-/// Asks for this pod again and again, which it was allowed before.
-fn watch_rights(config: &Config) -> Decision {
-    let end = Instant::now() + WATCHED_FOR;
-    let mut gone_since = None;
+    let begun = Instant::now();
+    let (mut lost_since, mut said) = (None, false);
     loop {
-        match may_read_itself(config) {
-            Err(e) if refuses(&e) => {
-                let since: Instant = *gone_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= GONE_FOR_GOOD {
-                    return Decision::remove("the rights this pod had are gone");
+        let look = look(config, seen);
+        let asked_for = begun.elapsed();
+        let lost = matches!(look, Look::Lost);
+        let lost_for = lost.then(|| lost_since.get_or_insert_with(Instant::now).elapsed());
+        match look {
+            Look::Going(because) => return Decision::remove(because),
+            Look::Lost if seen.unknown_since.is_some_and(|t| t + OLD_TROUBLE < begun) => {
+                return Decision::unsure(
+                    config,
+                    "the API server has not known the node's credential for more than a minute",
+                );
+            }
+            Look::Lost if lost_for >= Some(GONE_FOR_GOOD) => {
+                return Decision::remove("the rights this pod had are gone");
+            }
+            Look::Wanted if asked_for >= WANTED_FOR => {
+                return Decision::keep("the DaemonSet is still wanted");
+            }
+            Look::Kept if asked_for >= WATCHED_FOR => {
+                return Decision::keep(
+                    "the rights this pod had are still there, so an uninstallation is unlikely",
+                );
+            }
+            Look::Disowned if asked_for >= ASKED_FOR => {
+                return Decision::keep("this pod was deleted by force; the plugin's token is good");
+            }
+            Look::Silent(error) if asked_for >= ASKED_FOR => return Decision::unsure(config, error),
+            Look::Unknown(because) => return Decision::unsure(config, because),
+            Look::Silent(error) => {
+                if !mem::replace(&mut said, true) {
+                    log.warn(format_args!("leaving=asks-again because={:?}", error.to_string()));
                 }
             }
-            Err(e) if Instant::now() >= end => return unsure(config, &e.to_string()),
-            Err(_) => {}
-            Ok(()) => gone_since = None,
+            Look::Lost | Look::Wanted | Look::Kept | Look::Disowned => {}
         }
-        if gone_since.is_none() && Instant::now() >= end {
-            return Decision::keep(
-                "the rights this pod had are still there, so an uninstallation is unlikely",
-            );
+        if !lost {
+            lost_since = None;
         }
         thread::sleep(BETWEEN_LOOKS);
     }
 }
 
-fn may_read_itself(config: &Config) -> Result<(), Error> {
-    let mut client = api::as_pod(&config.server, Deadline::after(Duration::from_secs(1)))?;
-    let claims = credentials::pod_token(config)
-        .ok()
-        .and_then(|t| Claims::read(&t))
-        .unwrap_or_default();
-    let namespace = credentials::own_namespace(config).unwrap_or(claims.kubernetes.namespace);
-    // Any name will do: 404 is an answer to somebody who may ask.
-    let name = claims
-        .kubernetes
-        .pod
-        .map_or_else(|| "none".to_owned(), |pod| pod.name);
-    match client.pod(&namespace, &name, None) {
-        Err(e) if e.class == Class::NotFound => Ok(()),
-        // A pod that was deleted by force takes its token with it: that alone is no uninstallation. The plugin's own token
-        // tells the two apart.
-        Err(e) if e.class == Class::Unauthorized && plugin_is_known(config) => Ok(()),
-        answer => answer.map(|_| ()),
+fn look(config: &Config, seen: &Seen) -> Look {
+    let had_rights = seen.pods || seen.daemonset == Some(Shown::There);
+    match evidence::daemonset(config) {
+        Daemonset::Wanted => Look::Wanted,
+        Daemonset::Going => Look::Going("the DaemonSet is being deleted"),
+        Daemonset::Gone if seen.daemonset == Some(Shown::Missing) => {
+            Look::Unknown("there has been no DaemonSet of the name in EVERGREEN_DAEMONSET at any time")
+        }
+        Daemonset::Gone => Look::Going("the DaemonSet is gone"),
+        Daemonset::Silent(error) => Look::Silent(error),
+        // Whoever may still read pods has not lost everything: a change of our chart's `mode` takes the right to read the
+        // DaemonSet, and nothing else.
+        Daemonset::Refused | Daemonset::NamespaceUnknown if had_rights => match evidence::pods(config) {
+            Pods::Readable => Look::Kept,
+            Pods::Refused => Look::Lost,
+            Pods::Disowned => Look::Disowned,
+            Pods::Silent(error) => Look::Silent(error),
+        },
+        Daemonset::Refused => Look::Unknown("this pod may not read its DaemonSet"),
+        Daemonset::NamespaceUnknown => Look::Unknown(
+            "this pod's namespace, where its DaemonSet is, is not known: no file `namespace` beside its token, and the token \
+             does not say it",
+        ),
     }
-}
-
-fn plugin_is_known(config: &Config) -> bool {
-    let [token, ca] = credentials::on_node(config);
-    let deadline = Deadline::after(Duration::from_secs(1));
-    let client = api::with_token(&config.server, Source::File(token), &ca, deadline);
-    client.and_then(|mut client| client.self_subject_review()).is_ok()
 }

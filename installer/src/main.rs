@@ -159,10 +159,11 @@ fn run(mut reconciler: Reconciler, mut watch: Watch, button: UnixStream, log: Lo
             break;
         }
     }
-    let decision = if reconciler.is_alone() {
-        leave::decide(reconciler.config(), status.facts().had_rights)
-    } else {
+    let seen = status.facts().seen;
+    let decision = if reconciler.is_succeeded() {
         Decision::keep("another installer works on this node")
+    } else {
+        leave::decide(reconciler.config(), &seen, log)
     };
     let word = if decision.remove { "removes" } else { "keeps" };
     log.info(format_args!("leaving={word} because={:?}", decision.because));

@@ -44,6 +44,17 @@ pub enum Standing {
     Theirs(String),
 }
 
+/// The other installers that live on this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Company {
+    /// There is none.
+    None,
+    /// They act when this one is gone.
+    Older,
+    /// One at least of them acts.
+    Newer,
+}
+
 /// While this is held, no other installer looks at the node or changes it.
 #[derive(Debug)]
 pub struct Turn {
@@ -99,10 +110,15 @@ impl Ownership {
             .map_or(Standing::Ours, |(_, text)| Standing::Theirs(text)))
     }
 
-    /// True when no other installer lives.
-    pub fn is_alone(&self, place: &Place) -> bool {
-        self.living_others(&place.own_dir)
-            .is_ok_and(|others| others.is_empty())
+    /// Who else lives. When that cannot be seen, the safe answer is a newer one: it will see to everything.
+    pub fn company(&self, place: &Place) -> Company {
+        let mine = self.0.as_ref().map_or(0, |mine| mine.number);
+        match self.living_others(&place.own_dir) {
+            Err(_) => Company::Newer,
+            Ok(others) if others.is_empty() => Company::None,
+            Ok(others) if others.iter().any(|(number, _)| *number > mine) => Company::Newer,
+            Ok(_) => Company::Older,
+        }
     }
 
     /// Takes our record away.
@@ -243,13 +259,14 @@ mod tests {
         let place = place(dir.path());
         let (mut old, mut new) = (Ownership::default(), Ownership::default());
         assert_eq!(old.standing(&place).unwrap(), Standing::Ours);
-        assert!(old.is_alone(&place));
+        assert_eq!(old.company(&place), Company::None);
         assert_eq!(new.standing(&place).unwrap(), Standing::Ours);
         let Standing::Theirs(text) = old.standing(&place).unwrap() else {
             panic!("the old one acts")
         };
         assert!(text.contains(env!("CARGO_PKG_VERSION")), "{text}");
-        assert!(!old.is_alone(&place) && !new.is_alone(&place));
+        assert_eq!(old.company(&place), Company::Newer);
+        assert_eq!(new.company(&place), Company::Older);
         // As if it had been killed: its record stays, its lock does not.
         drop(new);
         assert_eq!(old.standing(&place).unwrap(), Standing::Ours);

@@ -9,11 +9,11 @@ use anyhow::Result;
 use crate::{
     atomic,
     binary::{self, Proven, Wanted},
-    config::{Config, Place},
+    config::{Config, OnTerm, Place},
     conflist::{self, Rewrites},
     credentials,
     keeper::Token,
-    ownership::{self, Ownership, Standing, Turn},
+    ownership::{self, Company, Ownership, Standing, Turn},
     report::Report,
 };
 
@@ -87,27 +87,32 @@ impl Reconciler {
         Outcome { report, installed }
     }
 
-    /// True when no other installer works on this node.
-    pub fn is_alone(&self) -> bool {
-        self.ownership
-            .as_ref()
-            .is_none_or(|o| o.is_alone(&self.config.place))
+    /// True when another installer will see to this node once this one has ended, whatever that means for the
+    /// installation. An older one that is asked to end at the same time would leave it to us.
+    pub fn is_succeeded(&self) -> bool {
+        let company = self.ownership.as_ref().map(|o| o.company(&self.config.place));
+        match company {
+            Some(Company::Newer) => true,
+            // Told to remove without a look at the DaemonSet: the older one may well be wanted.
+            Some(Company::Older) => self.config.on_term == OnTerm::Remove,
+            Some(Company::None) | None => false,
+        }
     }
 
-    /// The end of one that stays, when everything shall be removed; nothing is removed while another one works here.
+    /// The end of one that stays, when everything shall be removed; nothing is removed while a newer one works here.
     pub fn remove(&mut self) -> Report {
+        let _turn = Turn::begin(&self.config.place.own_dir);
+        let succeeded = self.is_succeeded();
         let place = &self.config.place;
-        let _turn = Turn::begin(&place.own_dir);
         if let Some(ownership) = &mut self.ownership {
-            let alone = ownership.is_alone(place);
             ownership.resign(place);
-            if !alone {
+            if succeeded {
                 let mut report = Report::default();
                 report.notice("another installer works on this node, so everything stays");
                 return report;
             }
         }
-        remove(place)
+        remove_with_records(place)
     }
 
     /// The end of one that stays, when everything shall stay.
@@ -121,6 +126,10 @@ impl Reconciler {
 /// A removal by a process of its own.
 pub fn uninstall(place: &Place) -> Report {
     let _turn = Turn::begin(&place.own_dir);
+    remove_with_records(place)
+}
+
+fn remove_with_records(place: &Place) -> Report {
     let mut running = Report::default();
     ownership::remove_all(place, &mut running);
     running.and(remove(place))

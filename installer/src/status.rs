@@ -10,6 +10,7 @@ use std::{
 use evergreen_cni::kube::clock;
 
 use crate::{
+    leave::evidence::Seen,
     report::{Credential, Report},
     serve::Answer,
 };
@@ -38,8 +39,8 @@ pub struct Facts {
     held_back: u64,
     networks: Vec<(String, bool)>,
     credential: Option<Credential>,
-    /// This pod was seen to be allowed to read pods.
-    pub had_rights: bool,
+    /// What could be lost by an uninstallation.
+    pub seen: Seen,
     /// What the API server said to it last.
     pub review: Review,
 }

@@ -2,11 +2,12 @@
 
 use std::{fs, time::Duration};
 
+use evergreen_test_support::api::Seen;
 use serde_json::json;
 
 use crate::{
-    cluster::{Cluster, DAEMONSET},
-    node::{CALICO, Node},
+    cluster::{Cluster, DAEMONSET, NODE, POD},
+    node::{CALICO, Installer, Node},
 };
 
 pub fn removed(node: &Node) -> bool {
@@ -114,15 +115,19 @@ fn what_keeps_it_from_asking_for_its_daemonset_is_said() {
     );
 }
 
+/// Waits until the installer knows what an uninstallation would take from it: it asks for its DaemonSet and its pod.
+fn wait_until_it_knows(cluster: &Cluster) {
+    cluster.api.wait_for(Duration::from_secs(10), |seen| {
+        seen.iter().any(|s| s.path == POD && s.method == "GET")
+    });
+}
+
 #[test]
 fn under_linkerds_chart_rights_that_vanish_for_good_mean_removal() {
     let cluster = Cluster::new();
     cluster.api.forbid("get", "daemonsets");
     let installer = cluster.start();
-    cluster.api.wait_for(Duration::from_secs(10), |seen| {
-        seen.iter()
-            .any(|s| s.path.ends_with("selfsubjectaccessreviews") && s.status == 201)
-    });
+    wait_until_it_knows(&cluster);
     cluster.api.forbid("get", "pods");
     let (status, log) = installer.end();
     assert!(
@@ -138,10 +143,7 @@ fn under_linkerds_chart_rights_that_stay_or_come_back_mean_that_everything_stays
     let cluster = Cluster::new();
     cluster.api.forbid("get", "daemonsets");
     let mut installer = cluster.start();
-    cluster.api.wait_for(Duration::from_secs(10), |seen| {
-        seen.iter()
-            .any(|s| s.path.ends_with("selfsubjectaccessreviews") && s.status == 201)
-    });
+    wait_until_it_knows(&cluster);
     // As an API server that has just started: 403 until it has read its roles.
     cluster.api.forbid("get", "pods");
     cluster.api.clear_requests();
@@ -159,33 +161,110 @@ fn under_linkerds_chart_rights_that_stay_or_come_back_mean_that_everything_stays
 }
 
 #[test]
-fn a_pod_that_is_deleted_by_force_takes_its_token_along_and_nothing_else() {
+fn a_right_to_read_the_daemonset_that_vanishes_is_enough_where_it_was_the_only_one() {
     let cluster = Cluster::new();
-    let mut installer = cluster.start();
-    installer.until(&cluster.node, "a token bound to the node is there", || {
-        cluster.has_node_token()
-    });
-    cluster.api.wait_for(Duration::from_secs(10), |seen| {
-        seen.iter()
-            .any(|s| s.path.ends_with("selfsubjectaccessreviews") && s.status == 201)
-    });
-    cluster.api.remove(crate::cluster::POD);
+    cluster.api.forbid("get", "pods");
+    let installer = cluster.start();
+    wait_until_it_knows(&cluster);
+    cluster.api.forbid("get", "daemonsets");
+    let (status, log) = installer.end();
+    assert!(status.success() && removed(&cluster.node), "{log}");
+    // A chart that takes this right alone, while pods may be read, takes no installation away.
+    let cluster = Cluster::new();
+    let installer = cluster.start();
+    wait_until_it_knows(&cluster);
+    cluster.api.forbid("get", "daemonsets");
     let (status, log) = installer.end();
     assert!(status.success() && kept(&cluster.node), "{log}");
-    // The same, and the plugin's account is gone too: an uninstallation.
+}
+
+#[test]
+fn a_daemonset_that_has_never_been_there_is_not_gone() {
+    let cluster = Cluster::new();
+    cluster.api.remove(DAEMONSET);
+    let installer = cluster.start();
+    wait_until_it_knows(&cluster);
+    let (status, log) = installer.end();
+    assert!(status.success() && kept(&cluster.node), "{log}");
+    assert!(log.contains("EVERGREEN_DAEMONSET"), "{log}");
+}
+
+#[test]
+fn an_api_server_that_says_nothing_for_a_moment_is_asked_again() {
+    let mut cluster = Cluster::new();
+    let mut installer = cluster.start();
+    wait_until_it_knows(&cluster);
+    cluster.api.remove(DAEMONSET);
+    cluster.api.pause();
+    installer.signal("-TERM");
+    installer.until(&cluster.node, "it has asked", || {
+        cluster.node.logs_contain("leaving=asks-again")
+    });
+    cluster.api.resume();
+    let (status, log) = installer.ended();
+    assert!(status.success() && removed(&cluster.node), "{log}");
+}
+
+#[test]
+fn a_namespace_that_is_deleted_may_lose_its_pods_before_its_daemonset() {
+    let cluster = Cluster::new();
+    let mut installer = cluster.start();
+    wait_until_it_knows(&cluster);
+    cluster.api.clear_requests();
+    installer.signal("-TERM");
+    cluster.api.wait_for(Duration::from_secs(10), |seen| {
+        seen.iter().any(|s| s.path == DAEMONSET && s.status == 200)
+    });
+    cluster.api.remove(DAEMONSET);
+    let (status, log) = installer.ended();
+    assert!(status.success() && removed(&cluster.node), "{log}");
+}
+
+/// An installer whose plugin has a token of its own.
+fn minted() -> (Cluster, Installer) {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
     installer.until(&cluster.node, "a token bound to the node is there", || {
         cluster.has_node_token()
     });
-    cluster.api.wait_for(Duration::from_secs(10), |seen| {
-        seen.iter()
-            .filter(|s| s.path.ends_with("selfsubjectaccessreviews") && s.status == 201)
-            .count()
-            > 8
-    });
-    cluster.api.remove(crate::cluster::POD);
-    cluster.api.remove(crate::cluster::NODE);
+    wait_until_it_knows(&cluster);
+    (cluster, installer)
+}
+
+#[test]
+fn a_pod_that_is_deleted_by_force_takes_its_token_along_and_nothing_else() {
+    let (cluster, installer) = minted();
+    cluster.api.remove(POD);
     let (status, log) = installer.end();
+    assert!(status.success() && kept(&cluster.node), "{log}");
+    assert!(log.contains("deleted by force"), "{log}");
+}
+
+#[test]
+fn an_uninstallation_takes_the_account_of_the_plugin_too() {
+    let (cluster, installer) = minted();
+    cluster.api.remove(POD);
+    cluster.api.remove(NODE);
+    let (status, log) = installer.end();
+    assert!(status.success() && removed(&cluster.node), "{log}");
+}
+
+#[test]
+fn a_token_that_the_api_server_still_remembers_does_not_hide_an_uninstallation() {
+    let (cluster, mut installer) = minted();
+    cluster.api.remove(POD);
+    cluster.api.clear_requests();
+    installer.signal("-TERM");
+    // More than the looks of eight seconds: as a kube-apiserver, which remembers a token that it took for ten.
+    let reviews = |seen: &[Seen]| {
+        seen.iter()
+            .filter(|s| s.path.ends_with("selfsubjectreviews"))
+            .count()
+    };
+    cluster
+        .api
+        .wait_for(Duration::from_secs(20), |seen| reviews(seen) > 20);
+    cluster.api.remove(NODE);
+    let (status, log) = installer.ended();
     assert!(status.success() && removed(&cluster.node), "{log}");
 }

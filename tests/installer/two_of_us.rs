@@ -30,6 +30,35 @@ fn an_older_installer_leaves_everything_to_a_newer_one() {
 }
 
 #[test]
+fn two_that_are_asked_to_end_at_once_leave_a_clean_node() {
+    // As an uninstallation in the middle of an update; in each order, and neither waits for the other.
+    for newest_first in [true, false] {
+        let cluster = Cluster::new();
+        let mut old = cluster.start();
+        let mut new = cluster.start();
+        old.until(&cluster.node, "the old one knows", || {
+            cluster.node.logs_contain("a newer installer has taken over")
+        });
+        cluster.api.remove(crate::cluster::DAEMONSET);
+        let both = if newest_first { [&new, &old] } else { [&old, &new] };
+        both.iter().for_each(|installer| installer.signal("-TERM"));
+        let ends = [old.ended(), new.ended()];
+        let logs = format!(
+            "{}
+{}",
+            ends[0].1, ends[1].1
+        );
+        assert!(ends.iter().all(|(status, _)| status.success()), "{logs}");
+        assert!(
+            removed(&cluster.node),
+            "{logs}
+{}",
+            cluster.node.show()
+        );
+    }
+}
+
+#[test]
 fn an_older_installer_takes_over_again_when_the_newer_one_dies() {
     let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
     let mut old = cluster.start();

@@ -17,3 +17,9 @@ relabelings:
 metricRelabelings: {{- toYaml . | nindent 0 }}
 {{- end }}
 {{- end }}
+
+{{- /* The containers that serve metrics, by the names of their ports: none in mode init without the repair controller. */}}
+{{- define "evergreen.metricsPorts" -}}
+{{- if eq .Values.mode "watch" }}admin {{ end }}
+{{- if .Values.repairController.enabled }}admin-http{{ end }}
+{{- end }}

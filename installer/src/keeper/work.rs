@@ -6,12 +6,12 @@ use std::{
     os::unix::net::UnixStream,
     path::Path,
     sync::{Arc, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use evergreen_cni::{
     deadline::Deadline,
-    kube::{Class, Client, Error, Secret, Source, claims::Claims, clock, review::Action},
+    kube::{Class, Client, Error, Secret, Source, claims::Claims, clock},
     log::Log,
 };
 
@@ -45,6 +45,7 @@ pub struct Work {
     /// Token and CA that were last asked about.
     reviewed: Option<(Vec<u8>, Vec<u8>)>,
     rights_known: bool,
+    losses_known: bool,
 }
 
 impl Work {
@@ -68,6 +69,7 @@ impl Work {
             review,
             reviewed: None,
             rights_known: false,
+            losses_known: false,
         }
     }
 
@@ -202,15 +204,14 @@ impl Work {
         }
     }
 
-    /// Asks once what the node's credential may do, and says what is missing and what is too much. Notes also that this
-    /// pod may read pods: should it lose that, it is being uninstalled (see [`super::leave`]).
+    /// Asks once what the node's credential may do, and says what is missing and what is too much.
     fn look_at_rights(&mut self, token: &Path, ca: &Path) {
         if std::mem::replace(&mut self.rights_known, true) {
             return;
         }
-        let deadline = || Deadline::after(api::ASKING_TAKES);
+        let deadline = Deadline::after(api::ASKING_TAKES);
         let source = Source::File(token.to_path_buf());
-        let found = api::with_token(&self.config.server, source, ca, deadline())
+        let found = api::with_token(&self.config.server, source, ca, deadline)
             .and_then(|mut client| rights::ask(&mut client));
         // Some clusters let nobody ask this (no `system:basic-user`): then nothing is said.
         let found = found.unwrap_or_default();
@@ -228,17 +229,16 @@ impl Work {
                 }
             }
         }
-        let get_pods = Action {
-            verb: "get",
-            resource: "pods",
-            ..Action::default()
-        };
-        let client = api::as_pod(&self.config.server, deadline());
-        // Not noted is not known: then a variable decides at the end.
-        let may = client
-            .and_then(|mut client| client.can_i(&get_pods))
-            .unwrap_or(false);
-        self.status.facts().had_rights = may;
+    }
+
+    /// Notes what an uninstallation would take (see [`crate::leave`]). Asked for until it is known.
+    fn look_at_what_can_be_lost(&mut self) {
+        if !self.losses_known {
+            // Not under the lock of the facts: somebody may ask for them meanwhile.
+            let mut seen = self.status.facts().seen;
+            self.losses_known = seen.look(&self.config).is_ok();
+            self.status.facts().seen = seen;
+        }
     }
 
     /// Asks the API server whether it takes what lies on the node, when that has changed or it is time.
@@ -263,6 +263,7 @@ impl Work {
             deadline,
         )
         .and_then(accepted);
+        let mut unknown = false;
         let review = match answer {
             Ok(name) => {
                 self.review.succeeded(REVIEW_EVERY);
@@ -270,7 +271,8 @@ impl Work {
             }
             Err(error) => {
                 self.review.failed();
-                if error.class == Class::Unauthorized && matches!(self.keeper.token(), Token::Minted(_)) {
+                unknown = error.class == Class::Unauthorized;
+                if unknown && matches!(self.keeper.token(), Token::Minted(_)) {
                     // Its node, its account or its signing key is gone: another one is wanted at once.
                     self.mint.next_in(Duration::ZERO);
                 }
@@ -279,8 +281,14 @@ impl Work {
         };
         if matches!(review, Review::Accepted(_)) {
             self.look_at_rights(&token_file, &ca_file);
+            self.look_at_what_can_be_lost();
         }
         let mut facts = self.status.facts();
+        if unknown {
+            facts.seen.unknown_since.get_or_insert_with(Instant::now);
+        } else if matches!(review, Review::Accepted(_)) {
+            facts.seen.unknown_since = None;
+        }
         if std::mem::discriminant(&facts.review) != std::mem::discriminant(&review) {
             match &review {
                 Review::Refused(cause) => self

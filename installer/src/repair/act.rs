@@ -78,12 +78,12 @@ impl Hand {
 
     fn evict_by(&mut self, client: &mut Client, pod: &Pod) {
         let Some(controller) = &pod.controller else {
-            if self.told.insert(pod.uid.clone()) {
+            if !self.told.contains(&pod.uid) && event::write(client, pod, BARE) {
+                self.told.insert(pod.uid.clone());
                 self.log.warn(format_args!(
                     "left={}/{} uid={} because=no-controller-would-make-it-anew {BARE}",
                     pod.namespace, pod.name, pod.uid
                 ));
-                event::write(client, pod, BARE);
             }
             return;
         };

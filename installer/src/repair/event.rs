@@ -1,6 +1,6 @@
 //! An Event about a pod, where a person looks first.
 
-use evergreen_cni::kube::{Class, Client, clock};
+use evergreen_cni::kube::{Class, Client, Error, clock};
 use serde_json::{Value, json};
 
 use super::{PROGRAM, pods::Pod};
@@ -8,21 +8,22 @@ use super::{PROGRAM, pods::Pod};
 const REASON: &str = "StartedWithoutRules";
 
 /// Writes it. Our chart gives the right for one of the two APIs that take Events, Linkerd's for the other; without either
-/// nothing is lost.
-pub fn write(client: &mut Client, pod: &Pod, message: &str) {
+/// nothing is lost. False when the API server could not be asked: once more may help.
+pub fn write(client: &mut Client, pod: &Pod, message: &str) -> bool {
     let now = clock::rfc3339(clock::now());
     let in_namespace = |api: &str| format!("{api}/namespaces/{}/events", pod.namespace);
     let purpose = "write an Event";
-    let refused = client
-        .create(&in_namespace("/api/v1"), &core(pod, message, &now), purpose)
-        .is_err_and(|error| error.class == Class::Forbidden);
-    if refused {
-        let _ = client.create(
+    let refused = |error: &Error| error.class == Class::Forbidden;
+    let written = client.create(&in_namespace("/api/v1"), &core(pod, message, &now), purpose);
+    let written = match written {
+        Err(error) if refused(&error) => client.create(
             &in_namespace("/apis/events.k8s.io/v1"),
             &newer(pod, message, &now),
             purpose,
-        );
-    }
+        ),
+        answer => answer,
+    };
+    written.map_or_else(|error| refused(&error), |_| true)
 }
 
 fn core(pod: &Pod, message: &str, now: &str) -> Value {

@@ -106,9 +106,15 @@ monitors_lead_to_metrics() {
   serves_metrics "$(endpoint_of "$service" "$port")"
   install_chart
   same "" "$(in_release get services -o name)" "the Service, when nobody asks for it"
-  same "" "$(helm template x "$ROOT/installer/chart" --kube-version "$(cluster_version)" --set podMonitor.enabled=true \
-    --set serviceMonitor.enabled=true --set mode=init --set pauseImage=x | sed -n "/monitoring.coreos.com/p")" \
-    "monitors in mode init, where nothing listens"
+  same "" "$(monitored_ports --set mode=init)" "monitors in mode init, where nothing listens"
+  same "admin-http admin-http" "$(monitored_ports --set mode=init --set repairController.enabled=true)" \
+    "monitors in mode init, where only the repair controller listens"
+}
+
+# monitored_ports ARGS...: of both monitors, as the chart with these values has them.
+monitored_ports() {
+  helm template x "$ROOT/installer/chart" --kube-version "$(cluster_version)" --set podMonitor.enabled=true \
+    --set serviceMonitor.enabled=true --set pauseImage=x "$@" | awk '/^ *- port:/ { print $3 }' | xargs
 }
 
 in_release() { kubectl -n "$RELEASE_NAMESPACE" "$@"; }

@@ -7,6 +7,8 @@ removal() {
   need_installed
   run_case "helm upgrade to another image and other values, while pods start" under_churn upgrade
   run_case "helm uninstall leaves the node as it was; pods keep working, and can be deleted" uninstall
+  run_case "the same for an installer whose own token may not read pods" uninstall_with_least_rights
+  run_case "the namespace is deleted: the node is as it was" namespace_deleted
 }
 
 upgrade() {
@@ -20,13 +22,47 @@ upgrade() {
 uninstall() {
   make_pod last-meshed meshed
   ready last-meshed
+  follow_installer
   helm uninstall "$RELEASE" --namespace "$RELEASE_NAMESPACE" --wait --timeout 60s
-  wait_for 60 "the installer's pod has gone" no_pod_in "$RELEASE_NAMESPACE"
-  as_before
+  leaves_a_clean_node
   wait_for 5 "containerd has loaded the chain without us" has_loaded bridge,portmap
   is_meshed last-meshed
   make_pod afterwards plain
   ready afterwards
   is_plain afterwards
   remove last-meshed afterwards
+}
+
+# uninstall_with_least_rights: once more right after a pod has shown the plugin's token to the API server, which remembers it.
+uninstall_with_least_rights() {
+  install_chart --set rbac.podTokenReadsPods=false
+  follow_installer
+  make_pod last-meshed meshed
+  ready last-meshed
+  helm uninstall "$RELEASE" --namespace "$RELEASE_NAMESPACE" --wait --timeout 60s
+  leaves_a_clean_node
+  remove last-meshed
+}
+
+# namespace_deleted: what is in it goes in an order that nobody promises.
+namespace_deleted() {
+  local kind
+  install_chart
+  follow_installer
+  kubectl delete namespace "$RELEASE_NAMESPACE" --timeout=90s
+  leaves_a_clean_node
+  for kind in clusterrole clusterrolebinding; do
+    kubectl delete "$kind" -l "app.kubernetes.io/instance=$RELEASE"
+  done
+}
+
+# follow_installer: what it says at its end goes with its pod.
+follow_installer() {
+  kubectl -n "$RELEASE_NAMESPACE" logs -f "daemonset/$RELEASE" -c install-cni >>"$STATE/logs/leaving.log" 2>&1 &
+}
+
+leaves_a_clean_node() {
+  wait_for 60 "the installer's pod has gone" no_pod_in "$RELEASE_NAMESPACE"
+  echo "note: $(grep -o 'leaving=.*' "$STATE/logs/leaving.log" | tail -n 1)"
+  as_before
 }

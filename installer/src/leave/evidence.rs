@@ -1,0 +1,129 @@
+//! What the API server is asked about the end of an installation: while all is well, and again when this process has been
+//! asked to end.
+
+use std::time::Instant;
+
+use evergreen_cni::{
+    deadline::Deadline,
+    kube::{Class, Error, Source, claims::Claims},
+};
+
+use crate::{api, config::Config, credentials};
+
+/// What was seen while all was well.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Seen {
+    /// The DaemonSet; nothing when it could not be asked for, or has not been.
+    pub daemonset: Option<Shown>,
+    /// This pod may read pods: under Linkerd's chart the only right there is to lose.
+    pub pods: bool,
+    /// The API server has not known the node's credential since.
+    pub unknown_since: Option<Instant>,
+}
+
+/// How a DaemonSet was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// It was there.
+    There,
+    /// There was none of this name, so that its absence later means nothing.
+    Missing,
+    /// This pod may not read it.
+    Hidden,
+}
+
+/// What the API server says of the DaemonSet.
+pub enum Daemonset {
+    Wanted,
+    Going,
+    Gone,
+    /// It does not know this pod, or does not let it ask.
+    Refused,
+    /// There is nothing that says in which namespace it is.
+    NamespaceUnknown,
+    Silent(Error),
+}
+
+/// What the API server says of this pod's rights.
+pub enum Pods {
+    Readable,
+    Refused,
+    /// It does not know this pod's token and takes the plugin's: the pod was deleted by force, or both accounts are gone
+    /// and one of the tokens is still in the server's memory (10 s, kube-apiserver's `TokenSuccessCacheTTL`).
+    Disowned,
+    Silent(Error),
+}
+
+impl Seen {
+    /// Asks for what could be lost. An error is no answer: ask again later.
+    pub fn look(&mut self, config: &Config) -> Result<(), Error> {
+        match daemonset(config) {
+            Daemonset::Wanted | Daemonset::Going => self.daemonset = Some(Shown::There),
+            Daemonset::Gone => self.daemonset = Some(Shown::Missing),
+            Daemonset::Refused | Daemonset::NamespaceUnknown => self.daemonset = Some(Shown::Hidden),
+            Daemonset::Silent(error) => return Err(error),
+        }
+        match pods(config) {
+            Pods::Readable => self.pods = true,
+            Pods::Refused | Pods::Disowned => {}
+            Pods::Silent(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+/// Asks for the DaemonSet.
+pub fn daemonset(config: &Config) -> Daemonset {
+    let client = || api::as_pod(&config.server, Deadline::after(api::ASKING_TAKES));
+    let Some(namespace) = credentials::own_namespace(config) else {
+        // Nobody to ask is the nearer cause: ask something that needs no namespace.
+        return match client().and_then(|mut client| client.self_subject_review()) {
+            Err(e) if !(refuses(&e) || e.class == Class::NotFound) => Daemonset::Silent(e),
+            _ => Daemonset::NamespaceUnknown,
+        };
+    };
+    match client().and_then(|mut client| client.daemonset(&namespace, &config.daemonset)) {
+        Ok(found) if found.deleting => Daemonset::Going,
+        Ok(_) => Daemonset::Wanted,
+        Err(e) if e.class == Class::NotFound => Daemonset::Gone,
+        Err(e) if refuses(&e) => Daemonset::Refused,
+        Err(e) => Daemonset::Silent(e),
+    }
+}
+
+/// True when the API server does not know this pod, or does not let it do this.
+fn refuses(error: &Error) -> bool {
+    matches!(
+        error.class,
+        Class::Forbidden | Class::Unauthorized | Class::Anonymous
+    )
+}
+
+/// Asks for this pod.
+pub fn pods(config: &Config) -> Pods {
+    let claims = credentials::pod_token(config)
+        .ok()
+        .and_then(|t| Claims::read(&t))
+        .unwrap_or_default();
+    let namespace = credentials::own_namespace(config).unwrap_or(claims.kubernetes.namespace);
+    // Any name will do: 404 is an answer to somebody who may ask.
+    let name = claims
+        .kubernetes
+        .pod
+        .map_or_else(|| "none".to_owned(), |pod| pod.name);
+    let client = api::as_pod(&config.server, Deadline::after(api::ASKING_TAKES));
+    match client.and_then(|mut client| client.pod(&namespace, &name, None)) {
+        Ok(_) => Pods::Readable,
+        Err(e) if e.class == Class::NotFound => Pods::Readable,
+        Err(e) if e.class == Class::Unauthorized && plugin_is_known(config) => Pods::Disowned,
+        Err(e) if refuses(&e) => Pods::Refused,
+        Err(e) => Pods::Silent(e),
+    }
+}
+
+fn plugin_is_known(config: &Config) -> bool {
+    let [token, ca] = credentials::on_node(config);
+    let deadline = Deadline::after(api::ASKING_TAKES);
+    let client = api::with_token(&config.server, Source::File(token), &ca, deadline);
+    client.and_then(|mut client| client.self_subject_review()).is_ok()
+}
