@@ -3,6 +3,7 @@
 //! It keeps a token of the plugin's own (see [`super::token`]) and asks the API server whether it takes what lies on the
 //! node. What it comes to is left for the turns and for `serve`; it touches no file itself.
 
+mod review;
 mod schedule;
 mod work;
 

@@ -1,51 +1,42 @@
-//! The thread's own side: what it asks, when, and what it makes of the answers.
+//! The thread's own side: which token belongs on the node, and when another one is asked for.
 
 use std::{
-    fs,
     io::Write,
     os::unix::net::UnixStream,
-    path::Path,
     sync::{Arc, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use evergreen_cni::{
     deadline::Deadline,
-    kube::{Class, Client, Error, Secret, Source, claims::Claims, clock},
+    kube::{Class, Error, Secret, Source, claims::Claims, clock},
     log::Log,
 };
 
 use super::{
     Keeper, Token,
+    review::{Bearer, Reviewer, accepted},
     schedule::{FIRST_PAUSE, LONGEST_PAUSE, Schedule},
 };
 use crate::{
     api,
     config::{Config, TokenSource},
-    credentials, rights,
-    status::{Review, Status},
+    credentials,
+    status::Status,
     token::{self, Minted},
     volume,
 };
-
-/// How often the API server is asked about the node's credential when nothing changes.
-const REVIEW_EVERY: Duration = Duration::from_secs(30);
 
 /// The thread's own side.
 pub struct Work {
     config: Config,
     keeper: Arc<Keeper>,
-    status: Arc<Status>,
     bell: Option<UnixStream>,
     log: Log,
     /// The pod's token when the last one was minted with it.
     minted_with: Option<Vec<u8>>,
     mint: Schedule,
-    review: Schedule,
-    /// Token and CA that were last asked about.
-    reviewed: Option<(Vec<u8>, Vec<u8>)>,
-    rights_known: bool,
-    losses_known: bool,
+    reviewer: Reviewer,
 }
 
 impl Work {
@@ -57,19 +48,14 @@ impl Work {
         bell: Option<UnixStream>,
         log: Log,
     ) -> Self {
-        let (mint, review) = (Schedule::now(), Schedule::now());
         Self {
+            reviewer: Reviewer::new(config.clone(), status, log),
             config,
             keeper,
-            status,
             bell,
             log,
             minted_with: None,
-            mint,
-            review,
-            reviewed: None,
-            rights_known: false,
-            losses_known: false,
+            mint: Schedule::now(),
         }
     }
 
@@ -77,10 +63,15 @@ impl Work {
     pub fn for_ever(mut self) {
         loop {
             self.keep_token();
-            self.review();
+            if self.reviewer.look(&self.keeper.token()) == Bearer::Unknown
+                && matches!(self.keeper.token(), Token::Minted(_))
+            {
+                // Its node, its account or its signing key is gone: another one is wanted at once.
+                self.mint.next_in(Duration::ZERO);
+            }
             let mut state = self.keeper.state();
-            while !state.woken && !self.mint.is_due() && !self.review.is_due() {
-                let wait = self.mint.left().min(self.review.left());
+            while !state.woken && !self.mint.is_due() && !self.reviewer.due().is_due() {
+                let wait = self.mint.left().min(self.reviewer.due().left());
                 state = self
                     .keeper
                     .changed
@@ -202,112 +193,6 @@ impl Work {
             // Full means that it rings already.
             let _ = bell.write(&[0]);
         }
-    }
-
-    /// Asks once what the node's credential may do, and says what is missing and what is too much.
-    fn look_at_rights(&mut self, token: &Path, ca: &Path) {
-        if std::mem::replace(&mut self.rights_known, true) {
-            return;
-        }
-        let deadline = Deadline::after(api::ASKING_TAKES);
-        let source = Source::File(token.to_path_buf());
-        let found = api::with_token(&self.config.server, source, ca, deadline)
-            .and_then(|mut client| rights::ask(&mut client));
-        // Some clusters let nobody ask this (no `system:basic-user`): then nothing is said.
-        let found = found.unwrap_or_default();
-        for (word, list) in [
-            ("missing", &found.missing),
-            ("absent", &found.without),
-            ("too-much", &found.too_much),
-        ] {
-            for right in list {
-                let line = format_args!("right={word} {right:?}");
-                if word == "absent" {
-                    self.log.debug(line)
-                } else {
-                    self.log.warn(line)
-                }
-            }
-        }
-    }
-
-    /// Notes what an uninstallation would take (see [`crate::leave`]). Asked for until it is known.
-    fn look_at_what_can_be_lost(&mut self) {
-        if !self.losses_known {
-            // Not under the lock of the facts: somebody may ask for them meanwhile.
-            let mut seen = self.status.facts().seen;
-            self.losses_known = seen.look(&self.config).is_ok();
-            self.status.facts().seen = seen;
-        }
-    }
-
-    /// Asks the API server whether it takes what lies on the node, when that has changed or it is time.
-    fn review(&mut self) {
-        let files = credentials::in_use(&self.config, &self.keeper.token());
-        let [Ok(token), Ok(ca)] = files.each_ref().map(fs::read) else {
-            self.status.facts().review = Review::NotAsked;
-            self.review.next_in(REVIEW_EVERY);
-            return;
-        };
-        let found = Some((token, ca));
-        if !self.review.is_due() && self.reviewed == found {
-            return;
-        }
-        self.reviewed = found;
-        let [token_file, ca_file] = files;
-        let deadline = Deadline::after(api::ASKING_TAKES);
-        let answer = api::with_token(
-            &self.config.server,
-            Source::File(token_file.clone()),
-            &ca_file,
-            deadline,
-        )
-        .and_then(accepted);
-        let mut unknown = false;
-        let review = match answer {
-            Ok(name) => {
-                self.review.succeeded(REVIEW_EVERY);
-                Review::Accepted(name)
-            }
-            Err(error) => {
-                self.review.failed();
-                unknown = error.class == Class::Unauthorized;
-                if unknown && matches!(self.keeper.token(), Token::Minted(_)) {
-                    // Its node, its account or its signing key is gone: another one is wanted at once.
-                    self.mint.next_in(Duration::ZERO);
-                }
-                Review::Refused(error.to_string())
-            }
-        };
-        if matches!(review, Review::Accepted(_)) {
-            self.look_at_rights(&token_file, &ca_file);
-            self.look_at_what_can_be_lost();
-        }
-        let mut facts = self.status.facts();
-        if unknown {
-            facts.seen.unknown_since.get_or_insert_with(Instant::now);
-        } else if matches!(review, Review::Accepted(_)) {
-            facts.seen.unknown_since = None;
-        }
-        if std::mem::discriminant(&facts.review) != std::mem::discriminant(&review) {
-            match &review {
-                Review::Refused(cause) => self
-                    .log
-                    .warn(format_args!("credential=refused because={cause:?}")),
-                Review::Accepted(name) => self.log.info(format_args!("credential=accepted as={name}")),
-                Review::NotAsked => {}
-            }
-        }
-        facts.review = review;
-    }
-}
-
-/// The name under which the API server knows the client. Before Kubernetes 1.28 it cannot say: then, that it has answered.
-fn accepted(mut client: Client) -> Result<String, Error> {
-    match client.self_subject_review() {
-        Ok(user) => Ok(user.username),
-        Err(e) if e.class == Class::NotFound => Ok(String::new()),
-        Err(e) => Err(e),
     }
 }
 
