@@ -15,20 +15,25 @@ use std::{
 use evergreen_cni::{kube::Error, log::Log};
 
 use self::evidence::{Daemonset, Pods, Seen, Shown};
-use crate::config::{Config, OnTerm};
+use crate::{
+    api,
+    config::{Config, OnTerm},
+};
 
 /// How long the DaemonSet must go on to be wanted: who deletes a whole namespace takes pods and DaemonSets in any order.
 const WANTED_FOR: Duration = Duration::from_secs(2);
 /// How long rights must be gone to be gone for good: an API server that has just started answers 403 for a while.
 const GONE_FOR_GOOD: Duration = Duration::from_secs(3);
-/// How long their loss is waited for: an uninstallation takes the DaemonSet first and its rights soon after.
+/// How long their loss is waited for (an uninstallation takes the DaemonSet first and its rights soon after), and an answer.
 const WATCHED_FOR: Duration = Duration::from_secs(8);
-/// How long an API server that says nothing is asked, and one that may still remember a token whose account is gone: it
-/// does for 10 s. A kubelet waits 30 s by default.
-const ASKED_FOR: Duration = Duration::from_secs(15);
+/// How long an API server is asked that may still remember the token of an account that is gone: it does for 10 s. A kubelet
+/// waits 30 s by default.
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(15);
 /// Rights that were lost longer ago, while the DaemonSet lived, were lost by something else: a signing key replaced at once
 /// makes every token unknown.
 const OLD_TROUBLE: Duration = Duration::from_secs(60);
+/// What the last question may take, whatever time is left.
+const SHORTEST_ASK: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(400);
 
 /// What is done, and why.
@@ -80,7 +85,7 @@ enum Look {
     Unknown(&'static str),
 }
 
-/// Decides, in [`ASKED_FOR`] and a few seconds at most. `seen`: what was there while all was well.
+/// Decides: within ten seconds, or [`FORGOTTEN_WITHIN`] for a pod that was deleted by force. `seen`: what was there while all was well.
 pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
     match config.on_term {
         OnTerm::Remove => return Decision::remove("EVERGREEN_ON_TERM is remove"),
@@ -90,7 +95,8 @@ pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
     let begun = Instant::now();
     let (mut lost_since, mut said) = (None, false);
     loop {
-        let look = look(config, seen);
+        let left = WATCHED_FOR.saturating_sub(begun.elapsed());
+        let look = look(config, seen, left.clamp(SHORTEST_ASK, api::ASKING_TAKES));
         let asked_for = begun.elapsed();
         let lost = matches!(look, Look::Lost);
         let lost_for = lost.then(|| lost_since.get_or_insert_with(Instant::now).elapsed());
@@ -113,10 +119,10 @@ pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
                     "the rights this pod had are still there, so an uninstallation is unlikely",
                 );
             }
-            Look::Disowned if asked_for >= ASKED_FOR => {
+            Look::Disowned if asked_for >= FORGOTTEN_WITHIN => {
                 return Decision::keep("this pod was deleted by force; the plugin's token is good");
             }
-            Look::Silent(error) if asked_for >= ASKED_FOR => return Decision::unsure(config, error),
+            Look::Silent(error) if asked_for >= WATCHED_FOR => return Decision::unsure(config, error),
             Look::Unknown(because) => return Decision::unsure(config, because),
             Look::Silent(error) => {
                 if !mem::replace(&mut said, true) {
@@ -132,9 +138,9 @@ pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
     }
 }
 
-fn look(config: &Config, seen: &Seen) -> Look {
+fn look(config: &Config, seen: &Seen, takes: Duration) -> Look {
     let had_rights = seen.pods || seen.daemonset == Some(Shown::There);
-    match evidence::daemonset(config) {
+    match evidence::daemonset(config, takes) {
         Daemonset::Wanted => Look::Wanted,
         Daemonset::Going => Look::Going("the DaemonSet is being deleted"),
         Daemonset::Gone if seen.daemonset == Some(Shown::Missing) => {
@@ -144,7 +150,8 @@ fn look(config: &Config, seen: &Seen) -> Look {
         Daemonset::Silent(error) => Look::Silent(error),
         // Whoever may still read pods has not lost everything: a change of our chart's `mode` takes the right to read the
         // DaemonSet, and nothing else.
-        Daemonset::Refused | Daemonset::NamespaceUnknown if had_rights => match evidence::pods(config) {
+        Daemonset::Refused | Daemonset::NamespaceUnknown if had_rights => match evidence::pods(config, takes)
+        {
             Pods::Readable => Look::Kept,
             Pods::Refused => Look::Lost,
             Pods::Disowned => Look::Disowned,

@@ -1,7 +1,7 @@
 //! What the API server is asked about the end of an installation: while all is well, and again when this process has been
 //! asked to end.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use evergreen_cni::{
     deadline::Deadline,
@@ -57,13 +57,13 @@ pub enum Pods {
 impl Seen {
     /// Asks for what could be lost. An error is no answer: ask again later.
     pub fn look(&mut self, config: &Config) -> Result<(), Error> {
-        match daemonset(config) {
+        match daemonset(config, api::ASKING_TAKES) {
             Daemonset::Wanted | Daemonset::Going => self.daemonset = Some(Shown::There),
             Daemonset::Gone => self.daemonset = Some(Shown::Missing),
             Daemonset::Refused | Daemonset::NamespaceUnknown => self.daemonset = Some(Shown::Hidden),
             Daemonset::Silent(error) => return Err(error),
         }
-        match pods(config) {
+        match pods(config, api::ASKING_TAKES) {
             Pods::Readable => self.pods = true,
             Pods::Refused | Pods::Disowned => {}
             Pods::Silent(error) => return Err(error),
@@ -73,8 +73,8 @@ impl Seen {
 }
 
 /// Asks for the DaemonSet.
-pub fn daemonset(config: &Config) -> Daemonset {
-    let client = || api::as_pod(&config.server, Deadline::after(api::ASKING_TAKES));
+pub fn daemonset(config: &Config, takes: Duration) -> Daemonset {
+    let client = || api::as_pod(&config.server, Deadline::after(takes));
     let Some(namespace) = credentials::own_namespace(config) else {
         // Nobody to ask is the nearer cause: ask something that needs no namespace.
         return match client().and_then(|mut client| client.self_subject_review()) {
@@ -100,7 +100,7 @@ fn refuses(error: &Error) -> bool {
 }
 
 /// Asks for this pod.
-pub fn pods(config: &Config) -> Pods {
+pub fn pods(config: &Config, takes: Duration) -> Pods {
     let claims = credentials::pod_token(config)
         .ok()
         .and_then(|t| Claims::read(&t))
@@ -111,19 +111,19 @@ pub fn pods(config: &Config) -> Pods {
         .kubernetes
         .pod
         .map_or_else(|| "none".to_owned(), |pod| pod.name);
-    let client = api::as_pod(&config.server, Deadline::after(api::ASKING_TAKES));
+    let client = api::as_pod(&config.server, Deadline::after(takes));
     match client.and_then(|mut client| client.pod(&namespace, &name, None)) {
         Ok(_) => Pods::Readable,
         Err(e) if e.class == Class::NotFound => Pods::Readable,
-        Err(e) if e.class == Class::Unauthorized && plugin_is_known(config) => Pods::Disowned,
+        Err(e) if e.class == Class::Unauthorized && plugin_is_known(config, takes) => Pods::Disowned,
         Err(e) if refuses(&e) => Pods::Refused,
         Err(e) => Pods::Silent(e),
     }
 }
 
-fn plugin_is_known(config: &Config) -> bool {
+fn plugin_is_known(config: &Config, takes: Duration) -> bool {
     let [token, ca] = credentials::on_node(config);
-    let deadline = Deadline::after(api::ASKING_TAKES);
+    let deadline = Deadline::after(takes);
     let client = api::with_token(&config.server, Source::File(token), &ca, deadline);
     client.and_then(|mut client| client.self_subject_review()).is_ok()
 }
