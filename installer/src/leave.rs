@@ -3,7 +3,7 @@
 //! Removing at each end would leave pods unmeshed during every update; never removing would leave a node with a plugin
 //! nobody keeps. So the DaemonSet is asked for. An uninstallation takes it first and the pod's rights right after, so that
 //! there is often nobody left who may ask: then it shows in the loss of rights that the pod had before. Linkerd's chart
-//! does not let its pods read DaemonSets; there it shows only so.
+//! does not let its pods read DaemonSets; there it shows only so. Who deletes the whole namespace takes the pods first.
 
 pub mod evidence;
 
@@ -20,21 +20,17 @@ use crate::{
     config::{Config, OnTerm},
 };
 
-/// How long the DaemonSet must go on to be wanted: who deletes a whole namespace takes pods and DaemonSets in any order.
-const WANTED_FOR: Duration = Duration::from_secs(2);
 /// How long rights must be gone to be gone for good: an API server that has just started answers 403 for a while.
 const GONE_FOR_GOOD: Duration = Duration::from_secs(3);
 /// How long their loss is waited for (an uninstallation takes the DaemonSet first and its rights soon after), and an answer.
 const WATCHED_FOR: Duration = Duration::from_secs(8);
-/// How long an API server is asked that may still remember the token of an account that is gone: it does for 10 s. A kubelet
-/// waits 30 s by default.
-const FORGOTTEN_WITHIN: Duration = Duration::from_secs(15);
 /// Rights that were lost longer ago, while the DaemonSet lived, were lost by something else: a signing key replaced at once
 /// makes every token unknown.
 const OLD_TROUBLE: Duration = Duration::from_secs(60);
 /// What the last question may take, whatever time is left.
 const SHORTEST_ASK: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(400);
+const NAMESPACE_GOES: &str = "the namespace is being deleted";
 
 /// What is done, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +81,7 @@ enum Look {
     Unknown(&'static str),
 }
 
-/// Decides: within ten seconds, or [`FORGOTTEN_WITHIN`] for a pod that was deleted by force. `seen`: what was there while all was well.
+/// Decides, within ten seconds. `seen`: what was there while all was well.
 pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
     match config.on_term {
         OnTerm::Remove => return Decision::remove("EVERGREEN_ON_TERM is remove"),
@@ -111,15 +107,13 @@ pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
             Look::Lost if lost_for >= Some(GONE_FOR_GOOD) => {
                 return Decision::remove("the rights this pod had are gone");
             }
-            Look::Wanted if asked_for >= WANTED_FOR => {
-                return Decision::keep("the DaemonSet is still wanted");
-            }
+            Look::Wanted => return Decision::keep("the DaemonSet is still wanted"),
             Look::Kept if asked_for >= WATCHED_FOR => {
                 return Decision::keep(
                     "the rights this pod had are still there, so an uninstallation is unlikely",
                 );
             }
-            Look::Disowned if asked_for >= FORGOTTEN_WITHIN => {
+            Look::Disowned if asked_for >= WATCHED_FOR => {
                 return Decision::keep("this pod was deleted by force; the plugin's token is good");
             }
             Look::Silent(error) if asked_for >= WATCHED_FOR => return Decision::unsure(config, error),
@@ -129,7 +123,7 @@ pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
                     log.warn(format_args!("leaving=asks-again because={:?}", error.to_string()));
                 }
             }
-            Look::Lost | Look::Wanted | Look::Kept | Look::Disowned => {}
+            Look::Lost | Look::Kept | Look::Disowned => {}
         }
         if !lost {
             lost_since = None;
@@ -141,6 +135,7 @@ pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
 fn look(config: &Config, seen: &Seen, takes: Duration) -> Look {
     let had_rights = seen.pods || seen.daemonset == Some(Shown::There);
     match evidence::daemonset(config, takes) {
+        Daemonset::Wanted if evidence::namespace_goes(config, takes) => Look::Going(NAMESPACE_GOES),
         Daemonset::Wanted => Look::Wanted,
         Daemonset::Going => Look::Going("the DaemonSet is being deleted"),
         Daemonset::Gone if seen.daemonset == Some(Shown::Missing) => {
@@ -152,6 +147,7 @@ fn look(config: &Config, seen: &Seen, takes: Duration) -> Look {
         // DaemonSet, and nothing else.
         Daemonset::Refused | Daemonset::NamespaceUnknown if had_rights => match evidence::pods(config, takes)
         {
+            Pods::Readable if evidence::namespace_goes(config, takes) => Look::Going(NAMESPACE_GOES),
             Pods::Readable => Look::Kept,
             Pods::Refused => Look::Lost,
             Pods::Disowned => Look::Disowned,

@@ -177,6 +177,12 @@ impl Client {
         self.metadata(&path, &format!("get DaemonSet {namespace}/{name}"))
     }
 
+    /// What is known of a namespace: whether it is being deleted.
+    pub fn namespace_metadata(&mut self, name: &str) -> Result<Metadata, Error> {
+        let path = format!("/api/v1/namespaces/{}", segment(name));
+        self.metadata(&path, &format!("get Namespace {name}"))
+    }
+
     /// What is known of a Node: its uid above all.
     pub fn node(&mut self, name: &str) -> Result<Metadata, Error> {
         self.metadata(

@@ -10,6 +10,9 @@ use evergreen_cni::{
 
 use crate::{api, config::Config, credentials};
 
+/// A name of no pod will do: 404 is an answer to somebody who may ask.
+const ANY_NAME: &str = "none";
+
 /// What was seen while all was well.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
@@ -48,8 +51,7 @@ pub enum Daemonset {
 pub enum Pods {
     Readable,
     Refused,
-    /// It does not know this pod's token and takes the plugin's: the pod was deleted by force, or both accounts are gone
-    /// and one of the tokens is still in the server's memory (10 s, kube-apiserver's `TokenSuccessCacheTTL`).
+    /// It does not know this pod's token, and lets the plugin read pods as ever: the pod was deleted by force.
     Disowned,
     Silent(Error),
 }
@@ -106,24 +108,41 @@ pub fn pods(config: &Config, takes: Duration) -> Pods {
         .and_then(|t| Claims::read(&t))
         .unwrap_or_default();
     let namespace = credentials::own_namespace(config).unwrap_or(claims.kubernetes.namespace);
-    // Any name will do: 404 is an answer to somebody who may ask.
     let name = claims
         .kubernetes
         .pod
-        .map_or_else(|| "none".to_owned(), |pod| pod.name);
+        .map_or_else(|| ANY_NAME.to_owned(), |pod| pod.name);
     let client = api::as_pod(&config.server, Deadline::after(takes));
     match client.and_then(|mut client| client.pod(&namespace, &name, None)) {
         Ok(_) => Pods::Readable,
         Err(e) if e.class == Class::NotFound => Pods::Readable,
-        Err(e) if e.class == Class::Unauthorized && plugin_is_known(config, takes) => Pods::Disowned,
+        Err(e) if e.class == Class::Unauthorized && plugin_reads_pods(config, &namespace, takes) => {
+            Pods::Disowned
+        }
         Err(e) if refuses(&e) => Pods::Refused,
         Err(e) => Pods::Silent(e),
     }
 }
 
-fn plugin_is_known(config: &Config, takes: Duration) -> bool {
+/// It has to be allowed to, not only known: a kube-apiserver remembers a token that it has taken for 10 s
+/// (`TokenSuccessCacheTTL`), whatever has become of the account; rights it does not remember.
+fn plugin_reads_pods(config: &Config, namespace: &str, takes: Duration) -> bool {
     let [token, ca] = credentials::on_node(config);
-    let deadline = Deadline::after(takes);
-    let client = api::with_token(&config.server, Source::File(token), &ca, deadline);
-    client.and_then(|mut client| client.self_subject_review()).is_ok()
+    let client = api::with_token(&config.server, Source::File(token), &ca, Deadline::after(takes));
+    match client.and_then(|mut client| client.pod(namespace, ANY_NAME, None)) {
+        Ok(_) => true,
+        Err(e) => e.class == Class::NotFound,
+    }
+}
+
+/// True when the namespace of this installation is being deleted. Its pods go first then (since Kubernetes 1.33), and all
+/// that tells of an uninstallation is there as ever. Who may not ask does not know.
+pub fn namespace_goes(config: &Config, takes: Duration) -> bool {
+    let Some(namespace) = credentials::own_namespace(config) else {
+        return false;
+    };
+    let client = api::as_pod(&config.server, Deadline::after(takes));
+    client
+        .and_then(|mut client| client.namespace_metadata(&namespace))
+        .is_ok_and(|found| found.deleting)
 }

@@ -114,7 +114,7 @@ monitors_lead_to_metrics() {
 # monitored_ports ARGS...: of both monitors, as the chart with these values has them.
 monitored_ports() {
   helm template x "$ROOT/installer/chart" --kube-version "$(cluster_version)" --set podMonitor.enabled=true \
-    --set serviceMonitor.enabled=true --set pauseImage=x "$@" | awk '/^ *- port:/ { print $3 }' | xargs
+    --set serviceMonitor.enabled=true --set pauseImage=x "$@" | sed -n 's/^ *port: //p' | xargs
 }
 
 in_release() { kubectl -n "$RELEASE_NAMESPACE" "$@"; }
