@@ -244,21 +244,24 @@ fn taken_out(place: &Place, candidate: &Candidate, report: &mut Report) -> bool 
 }
 
 fn take_out(place: &Place, candidate: &Candidate, report: &mut Report) -> Result<bool> {
-    let (text, network) = match &candidate.content {
-        Content::Network { text, network } => (text, network),
+    match &candidate.content {
         // Whoever is at it may put back what it has read, our entry included.
-        Content::Unusable { settled, .. } => return Ok(*settled),
+        Content::Unusable { settled: false, .. } => return Ok(false),
         Content::Hidden { .. } => return Ok(true),
-    };
+        Content::Network { .. } | Content::Unusable { settled: true, .. } => {}
+    }
     let file = &candidate.file;
     match links::restore(place, candidate, report)? {
-        Restored::NotOurs if network.has(&place.type_name) => {}
+        Restored::NotOurs => {}
         restored => return Ok(restored.is_final()),
     }
     match lists::restore(place, candidate, report)? {
         Restored::NotOurs => {}
         restored => return Ok(restored.is_final()),
     }
+    let Content::Network { text, network } = &candidate.content else {
+        return Ok(true);
+    };
     match edit::without_entry(text, network, &place.type_name) {
         Without::Unchanged => {}
         Without::Text(left) => {

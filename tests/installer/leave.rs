@@ -2,7 +2,7 @@
 
 use std::{fs, thread, time::Duration};
 
-use crate::node::{CALICO, Node};
+use crate::node::{CALICO, Node, settle};
 
 #[test]
 fn sigterm_leaves_the_directories_byte_for_byte_as_they_were() {
@@ -133,4 +133,28 @@ fn the_plugin_may_stay_for_the_pods_that_were_started_with_it() {
         CALICO
     );
     assert!(node.bin("linkerd-cni").exists() && !node.net("linkerd-cni.evergreen").exists());
+}
+
+const SINGLE: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","type":"calico"}"#;
+
+#[test]
+fn a_spoilt_list_of_ours_gives_way_to_the_single_file_it_was_made_from() {
+    let node = Node::new().with_network("10-calico.conf", SINGLE);
+    let before = node.snapshot();
+    node.succeed(&["once"]);
+    fs::write(node.net("10-calico.conflist"), "").unwrap();
+    settle(&node.net("10-calico.conflist"));
+    let log = node.succeed(&["uninstall"]);
+    assert_eq!(node.snapshot(), before, "{log}\n{}", node.show());
+}
+
+#[test]
+fn a_list_made_from_a_single_file_gives_way_to_it_when_a_neighbour_has_taken_our_entry_out() {
+    let node = Node::new().with_network("10-calico.conf", SINGLE);
+    let before = node.snapshot();
+    node.succeed(&["once"]);
+    let theirs = format!(r#"{{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{SINGLE}]}}"#);
+    fs::write(node.net("10-calico.conflist"), theirs).unwrap();
+    let log = node.succeed(&["uninstall"]);
+    assert_eq!(node.snapshot(), before, "{log}\n{}", node.show());
 }

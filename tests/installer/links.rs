@@ -269,3 +269,18 @@ fn a_link_that_leads_nowhere_is_named_and_the_next_network_is_used() {
     symlink("/does/not/exist", node.net(LINK)).unwrap();
     assert!(node.succeed(&["once"]).contains("cannot load it either"));
 }
+
+#[test]
+fn a_file_in_the_links_place_that_somebody_has_spoilt_gives_way_to_the_link_at_a_removal() {
+    for (name, text) in [(LINK, CALICO), ("10-calico.conf", SINGLE)] {
+        let node = Node::new();
+        image_file(&node, "usr/lib/cni/calico", text);
+        symlink("/usr/lib/cni/calico", node.net(name)).unwrap();
+        let before = node.snapshot();
+        node.succeed(&["once"]);
+        fs::write(node.net(LINK), "").unwrap();
+        settle(&node.net(LINK));
+        let log = node.succeed(&["uninstall"]);
+        assert_eq!(node.snapshot(), before, "{name}: {log}\n{}", node.show());
+    }
+}

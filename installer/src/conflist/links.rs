@@ -92,24 +92,25 @@ fn follow_one(
     Ok(changed)
 }
 
-/// Puts the link back that a file of ours has taken the place of.
+/// Puts the link back that a file of ours has taken the place of, also when that file has been spoilt since.
 pub fn restore(place: &Place, candidate: &Candidate, report: &mut Report) -> Result<Restored> {
     let file = &candidate.file;
     let Some(record) = Record::of(place, file) else {
         return Ok(Restored::NotOurs);
     };
-    let text = match &candidate.content {
+    let as_seen = match &candidate.content {
         Content::Network { text, network }
             if candidate.behind.is_none() && record.is_behind(text, network, place, file) =>
         {
-            text
+            fs::read(file.here()).is_ok_and(|now| now == *text)
         }
+        _ if candidate.is_spoilt() => candidate.still_spoilt(),
         _ => {
             forget_one(place, file)?;
             return Ok(Restored::NotOurs);
         }
     };
-    if !fs::read(file.here()).is_ok_and(|now| now == *text) {
+    if !as_seen {
         return Ok(Restored::Meanwhile);
     }
     put_back(place, file, report)?;

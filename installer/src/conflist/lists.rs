@@ -91,18 +91,20 @@ impl Restored {
     }
 }
 
-/// Brings back the file that a list was made from. Here too the runtime finds a network at each moment: a single file comes
-/// before the list of the same name.
+/// Brings back the file that a list was made from, also when the list has been spoilt since: the copy is then all that is
+/// left of that network. Here too the runtime finds a network at each moment: a single file comes before the list of the
+/// same name.
 pub fn restore(place: &Place, list: &Candidate, report: &mut Report) -> Result<Restored> {
     let Some((copy, name)) = copy_of(place, &list.file) else {
         return Ok(Restored::NotOurs);
     };
     let text = fs::read(copy.here()).context("read the copy of the original")?;
-    let Some(list_text) = list.text().filter(|_| is_made_from(list, &text)) else {
+    let spoilt = list.is_spoilt();
+    if !spoilt && !is_made_from(list, &text) {
         // Its owner has written it anew, as a list of its own: what it was once made from is past.
         atomic::remove(copy.here())?;
         return Ok(Restored::NotOurs);
-    };
+    }
     let original = place.net_dir.join(name);
     let missing = fs::symlink_metadata(original.here()).is_err();
     let was_link = missing && links::put_back(place, &original, report)?;
@@ -110,7 +112,11 @@ pub fn restore(place: &Place, list: &Candidate, report: &mut Report) -> Result<R
         atomic::replace(original.here(), &text, Access::As(copy.here()))
             .context("bring the original back")?;
     }
-    if !atomic::remove_seen(list.file.here(), list_text)? {
+    let removed = match list.text() {
+        Some(seen) => atomic::remove_seen(list.file.here(), seen)?,
+        None => list.still_spoilt() && atomic::remove(list.file.here()).map(|_| true)?,
+    };
+    if !removed {
         if missing {
             // It would come before the list that is now there.
             atomic::remove(original.here())?;

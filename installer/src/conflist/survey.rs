@@ -50,6 +50,20 @@ impl Candidate {
         self.behind.as_ref().unwrap_or(&self.open).here()
     }
 
+    /// True for a file, and no link, that makes no sense and will not be finished.
+    pub fn is_spoilt(&self) -> bool {
+        fs::symlink_metadata(self.file.here()).is_ok_and(|m| m.is_file())
+            && matches!(self.content, Content::Unusable { settled: true, .. })
+    }
+
+    /// True when it is so still.
+    pub fn still_spoilt(&self) -> bool {
+        matches!(
+            read(self.file.here(), is_single(&self.file)),
+            Some(Content::Unusable { settled: true, .. })
+        )
+    }
+
     /// Its bytes, when they are a network.
     pub fn text(&self) -> Option<&[u8]> {
         match &self.content {

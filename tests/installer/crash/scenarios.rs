@@ -42,7 +42,7 @@ pub struct Scenario {
     pub works: bool,
 }
 
-pub const SCENARIOS: [Scenario; 11] = [
+pub const SCENARIOS: [Scenario; 12] = [
     Scenario {
         name: "install",
         before: |node| network(node, "10-calico.conflist", CALICO),
@@ -90,6 +90,12 @@ pub const SCENARIOS: [Scenario; 11] = [
         },
         command: "uninstall",
         works: true,
+    },
+    Scenario {
+        name: "removal of a spoilt list of ours",
+        before: spoilt,
+        command: "uninstall",
+        works: false,
     },
     Scenario {
         name: "install over a link",
