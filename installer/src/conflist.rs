@@ -247,6 +247,16 @@ fn take_out(place: &Place, candidate: &Candidate, report: &mut Report) -> Result
     match &candidate.content {
         // Whoever is at it may put back what it has read, our entry included.
         Content::Unusable { settled: false, .. } => return Ok(false),
+        Content::Unread { why } => {
+            report.problem(
+                "conflist",
+                format_args!(
+                    "{}: {why}; our entry may be in it, so the plugin stays",
+                    candidate.file
+                ),
+            );
+            return Ok(true);
+        }
         Content::Hidden { .. } => return Ok(true),
         Content::Network { .. } | Content::Unusable { settled: true, .. } => {}
     }

@@ -158,3 +158,20 @@ fn a_list_made_from_a_single_file_gives_way_to_it_when_a_neighbour_has_taken_our
     let log = node.succeed(&["uninstall"]);
     assert_eq!(node.snapshot(), before, "{log}\n{}", node.show());
 }
+
+#[test]
+fn the_plugin_stays_while_a_network_that_cannot_be_read_may_name_it() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    node.succeed(&["once"]);
+    let path = node.net("10-calico.conflist");
+    let whole = fs::read(&path).unwrap();
+    // Longer than is read; a runtime would load it.
+    fs::write(&path, [&whole[..], &vec![b' '; 33 << 20]].concat()).unwrap();
+    settle(&path);
+    node.fail(&["uninstall"], &["10-calico.conflist"]);
+    assert!(node.bin("linkerd-cni").exists());
+    fs::write(&path, whole).unwrap();
+    node.succeed(&["uninstall"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), CALICO);
+    assert!(!node.bin("linkerd-cni").exists());
+}

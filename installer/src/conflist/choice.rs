@@ -39,8 +39,12 @@ pub fn choose<'a>(config: &Config, found: &'a [Candidate], report: &mut Report) 
                 choice.wanted.push(candidate);
             }
             Content::Network { .. } => {}
-            Content::Unusable { why, settled: true } if decided => {
+            Content::Unusable { why, settled: true } | Content::Unread { why } if decided => {
                 report.notice(format_args!("{}: {why}; left alone", candidate.file));
+            }
+            Content::Unread { why } => {
+                choice.complete = false;
+                report.problem("conflist", format_args!("{}: {why}", candidate.file));
             }
             Content::Unusable { why, settled: true } => {
                 choice.complete = false;

@@ -74,7 +74,9 @@ fn follow_one(
 ) -> Result<bool> {
     let (ours, spoilt) = match candidate.map(|c| &c.content) {
         Some(_) if candidate.is_some_and(|c| c.behind.is_some()) => return Ok(false),
-        Some(Content::Unusable { settled: false, .. } | Content::Hidden { .. }) => return Ok(false),
+        Some(Content::Unusable { settled: false, .. } | Content::Unread { .. } | Content::Hidden { .. }) => {
+            return Ok(false);
+        }
         Some(Content::Unusable { settled: true, .. }) => (true, true),
         Some(Content::Network { text, network }) => (record.is_behind(text, network, place, file), false),
         None => (lists::is_original(place, file), false),

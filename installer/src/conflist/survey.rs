@@ -40,6 +40,8 @@ pub enum Content {
     Network { text: Vec<u8>, network: Network },
     /// Something a runtime would refuse, and whether it has been so for a while.
     Unusable { why: String, settled: bool },
+    /// Something that cannot be read from here, though a runtime might.
+    Unread { why: String },
     /// Nobody here knows: a link to this, which only the node itself can see.
     Hidden { target: HostPath },
 }
@@ -68,7 +70,7 @@ impl Candidate {
     pub fn text(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Network { text, .. } => Some(text),
-            Content::Unusable { .. } | Content::Hidden { .. } => None,
+            Content::Unusable { .. } | Content::Unread { .. } | Content::Hidden { .. } => None,
         }
     }
 }
@@ -158,18 +160,21 @@ pub fn is_single(file: &HostPath) -> bool {
 /// None for a file that is not there. The form is that which the name promises to the runtime.
 pub fn read(file: &Path, single: bool) -> Option<Content> {
     let mut text = Vec::new();
-    let read = (|| -> io::Result<Option<SystemTime>> {
+    let read = (|| -> io::Result<Option<Option<SystemTime>>> {
         let open = atomic::open_at_once(file)?;
         let found = open.metadata()?;
         if !found.is_file() {
-            return Err(io::Error::other("not a plain file"));
+            return Ok(None);
         }
         open.take(LONGEST).read_to_end(&mut text)?;
-        Ok(found.modified().ok())
+        Ok(Some(found.modified().ok()))
     })();
     match read {
-        Ok(_) if text.len() as u64 >= LONGEST => Some(unusable(format!("longer than {} MB", LONGEST >> 20))),
-        Ok(changed) => Some(match Network::read(&text, single) {
+        Ok(None) => Some(unusable("not a plain file".to_owned())),
+        Ok(_) if text.len() as u64 >= LONGEST => Some(Content::Unread {
+            why: format!("longer than {} MB", LONGEST >> 20),
+        }),
+        Ok(Some(changed)) => Some(match Network::read(&text, single) {
             Ok(network) => Content::Network { text, network },
             Err(why) => Content::Unusable {
                 why,
@@ -177,7 +182,9 @@ pub fn read(file: &Path, single: bool) -> Option<Content> {
             },
         }),
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        Err(e) => Some(unusable(format!("read it: {e}"))),
+        Err(e) => Some(Content::Unread {
+            why: format!("read it: {e}"),
+        }),
     }
 }
 
