@@ -211,7 +211,9 @@ fn put_in(
     if !rewrites.may_write(file, Identity::of(candidate.source()), report) {
         return Ok(None);
     }
-    if candidate.behind.is_some() {
+    // A single plugin's name is freed for its list, so a link within the directory goes too.
+    let goes = candidate.behind.is_some() || matches!(network, Network::Single { .. });
+    if candidate.is_link() && goes {
         links::remember(place, candidate, text)?;
     }
     if matches!(network, Network::Single { .. }) {

@@ -284,3 +284,13 @@ fn a_file_in_the_links_place_that_somebody_has_spoilt_gives_way_to_the_link_at_a
         assert_eq!(node.snapshot(), before, "{name}: {log}\n{}", node.show());
     }
 }
+
+#[test]
+fn a_link_within_the_directory_to_a_single_plugin_comes_back_as_a_link() {
+    let node = Node::new().with_network("real", SINGLE);
+    symlink("real", node.net("10-calico.conf")).unwrap();
+    let before = node.snapshot();
+    node.succeed(&["once"]);
+    node.succeed(&["uninstall"]);
+    assert_eq!(node.snapshot(), before, "{}", node.show());
+}

@@ -73,7 +73,7 @@ fn follow_one(
     record: &Record,
 ) -> Result<bool> {
     let (ours, spoilt) = match candidate.map(|c| &c.content) {
-        Some(_) if candidate.is_some_and(|c| c.behind.is_some()) => return Ok(false),
+        Some(_) if candidate.is_some_and(Candidate::is_link) => return Ok(false),
         Some(Content::Unusable { settled: false, .. } | Content::Unread { .. } | Content::Hidden { .. }) => {
             return Ok(false);
         }
@@ -102,7 +102,7 @@ pub fn restore(place: &Place, candidate: &Candidate, report: &mut Report) -> Res
     };
     let as_seen = match &candidate.content {
         Content::Network { text, network }
-            if candidate.behind.is_none() && record.is_behind(text, network, place, file) =>
+            if !candidate.is_link() && record.is_behind(text, network, place, file) =>
         {
             fs::read(file.here()).is_ok_and(|now| now == *text)
         }

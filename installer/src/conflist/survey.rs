@@ -52,6 +52,11 @@ impl Candidate {
         self.behind.as_ref().unwrap_or(&self.open).here()
     }
 
+    /// True for a link, wherever it leads.
+    pub fn is_link(&self) -> bool {
+        self.behind.is_some() || self.open != self.file
+    }
+
     /// True for a file, and no link, that makes no sense and will not be finished.
     pub fn is_spoilt(&self) -> bool {
         fs::symlink_metadata(self.file.here()).is_ok_and(|m| m.is_file())
