@@ -68,7 +68,9 @@ pub fn make_it_so(config: &Config, rewrites: &mut Rewrites, report: &mut Report)
     } = choice::choose(config, &found, report);
     let mut ours_in = Vec::new();
     for candidate in &wanted {
-        let file = match put_in(place, &config.entry, candidate, rewrites, report) {
+        let anew = links::anew(place, candidate);
+        let meant = anew.as_ref().unwrap_or(candidate);
+        let file = match put_in(place, &config.entry, meant, anew.is_some(), rewrites, report) {
             Ok(file) => file,
             Err(error) => {
                 report.failed("conflist", &candidate.file, &error);
@@ -185,11 +187,13 @@ fn all_taken_out(place: &Place, report: &mut Report) -> bool {
     }
 }
 
-/// Returns the file our entry is in now; none when it is not put in for the moment.
+/// Returns the file our entry is in now; none when it is not put in for the moment. `anew`: there is one with our entry in
+/// its place already.
 fn put_in(
     place: &Place,
     entry: &Entry,
     candidate: &Candidate,
+    anew: bool,
     rewrites: &mut Rewrites,
     report: &mut Report,
 ) -> Result<Option<HostPath>> {
@@ -213,7 +217,7 @@ fn put_in(
     }
     // A single plugin's name is freed for its list, so a link within the directory goes too.
     let goes = candidate.behind.is_some() || matches!(network, Network::Single { .. });
-    if candidate.is_link() && goes {
+    if candidate.is_link() && goes && !anew {
         links::remember(place, candidate, text)?;
     }
     if matches!(network, Network::Single { .. }) {
@@ -229,7 +233,10 @@ fn put_in(
         report.look_again_in(WRITTEN_MEANWHILE);
         return Ok(None);
     }
-    let was_in = network.has(&place.type_name);
+    if anew {
+        links::remember(place, candidate, text)?;
+    }
+    let was_in = anew || network.has(&place.type_name);
     report.changed(
         &format!("put our entry in{}", if was_in { "" } else { MADE_BEFORE }),
         file,

@@ -5,6 +5,8 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::Duration,
 };
 
 use crate::{
@@ -293,4 +295,37 @@ fn a_link_within_the_directory_to_a_single_plugin_comes_back_as_a_link() {
     node.succeed(&["once"]);
     node.succeed(&["uninstall"]);
     assert_eq!(node.snapshot(), before, "{}", node.show());
+}
+
+#[test]
+fn what_changes_behind_a_link_is_followed_without_a_moment_without_our_entry() {
+    let (node, file) = linked("/usr/lib/cni/calico");
+    node.succeed(&["once"]);
+    fs::write(&file, CALICO.replace("k8s-pod-network", "renamed")).unwrap();
+    let installer = node.command(&["once"]);
+    // Each file takes so long to get to the disk that every state between two of them can be seen.
+    let mut held = Command::new("strace")
+        .args([
+            "-qq",
+            "-f",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=fsync",
+            "-e",
+            "inject=fsync:delay_enter=100000",
+        ])
+        .arg(installer.get_program())
+        .args(installer.get_args())
+        .env_clear()
+        .envs(installer.get_envs().filter_map(|(n, v)| Some((n, v?))))
+        .spawn()
+        .unwrap();
+    let mut without = 0;
+    while held.try_wait().unwrap().is_none() {
+        without += u32::from(!node.has_entry(LINK));
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(without, 0, "looks at a network without our entry");
+    assert!(node.has_entry(LINK) && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
 }

@@ -34,9 +34,19 @@ struct Record {
     text: Vec<u8>,
 }
 
+/// A network behind a link.
+struct Behind {
+    file: HostPath,
+    text: Vec<u8>,
+    network: Network,
+}
+
 /// Keeps what the link's end needs, before a file takes its place.
 pub fn remember(place: &Place, link: &Candidate, text: &[u8]) -> Result<()> {
-    let target = fs::read_link(link.file.here()).context("read the link")?;
+    let known = |e| Record::of(place, &link.file).map(|r| r.target).ok_or(e);
+    let target = fs::read_link(link.file.here())
+        .or_else(known)
+        .context("read the link")?;
     // A path holds no NUL, so the first one is where the text begins.
     let record = [target.as_os_str().as_bytes(), b"\0", text].concat();
     atomic::replace(
@@ -47,9 +57,9 @@ pub fn remember(place: &Place, link: &Candidate, text: &[u8]) -> Result<()> {
     .context("keep the link")
 }
 
-/// Puts a link back whose file has changed behind it, or whose place holds what no runtime can load: the turn then goes on
-/// as if its owner had just made it. Forgets the links in whose place their owner has put something else. True when
-/// something was put back.
+/// Puts a link back whose place holds what no runtime can load, or behind which is now what [`anew`] makes nothing of: the
+/// turn then goes on as if its owner had just made it. Forgets the links in whose place their owner has put something else.
+/// True when something was put back.
 pub fn follow(place: &Place, found: &[Candidate], report: &mut Report) -> bool {
     let mut any = false;
     for (file, record) in records(place) {
@@ -78,20 +88,35 @@ fn follow_one(
             return Ok(false);
         }
         Some(Content::Unusable { settled: true, .. }) => (true, true),
-        Some(Content::Network { text, network }) => (record.is_behind(text, network, place, file), false),
+        Some(Content::Network { text, network }) => (record.is_ours(text, network, place, file), false),
         None => (lists::is_original(place, file), false),
     };
     if !ours {
         return forget_one(place, file).map(|()| false);
     }
     // What no runtime could load is no better than what there is.
-    let behind = file.beside(&record.target).followed().ok();
-    let now = behind.and_then(|behind| survey::read(behind.here(), is_single(file)));
-    let changed = matches!(now, Some(Content::Network { text, .. }) if spoilt || text != record.text);
+    let now = record.now(file);
+    let changed = now.is_some_and(|now| spoilt || (now.text != record.text && !now.can_replace(place)));
     if changed {
         atomic::link(file.here(), &record.target).context("put the link back")?;
     }
     Ok(changed)
+}
+
+/// A list in a link's place as it is to be made of what has changed behind the link: without a moment in which the link is
+/// back, and with it a list without our entry. None when nothing has changed.
+pub fn anew(place: &Place, candidate: &Candidate) -> Option<Candidate> {
+    let record = Record::of(place, &candidate.file).filter(|_| !candidate.is_link())?;
+    let now = record.now(&candidate.file)?;
+    (now.text != record.text && now.can_replace(place)).then(|| Candidate {
+        file: candidate.file.clone(),
+        open: candidate.file.clone(),
+        behind: Some(now.file),
+        content: Content::Network {
+            text: now.text,
+            network: now.network,
+        },
+    })
 }
 
 /// Puts the link back that a file of ours has taken the place of, also when that file has been spoilt since.
@@ -102,7 +127,7 @@ pub fn restore(place: &Place, candidate: &Candidate, report: &mut Report) -> Res
     };
     let as_seen = match &candidate.content {
         Content::Network { text, network }
-            if !candidate.is_link() && record.is_behind(text, network, place, file) =>
+            if !candidate.is_link() && record.is_ours(text, network, place, file) =>
         {
             fs::read(file.here()).is_ok_and(|now| now == *text)
         }
@@ -155,16 +180,42 @@ impl Record {
         })
     }
 
-    /// True when a file is what was behind the link, whatever has become of our entry in it.
-    fn is_behind(&self, text: &[u8], network: &Network, place: &Place, file: &HostPath) -> bool {
+    /// True when a file is what was behind the link, whatever has become of our entry in it; or what is there now, if we
+    /// were stopped between the file and this record.
+    fn is_ours(&self, text: &[u8], network: &Network, place: &Place, file: &HostPath) -> bool {
         let without =
             |text: &[u8], network: &Network| match edit::without_entry(text, network, &place.type_name) {
                 Without::Unchanged => text.to_vec(),
                 Without::Text(left) => left,
                 Without::Nothing => Vec::new(),
             };
+        let left = without(text, network);
         let was = Network::read(&self.text, is_single(file));
-        was.is_ok_and(|was| without(&self.text, &was) == without(text, network))
+        was.is_ok_and(|was| without(&self.text, &was) == left)
+            || self
+                .now(file)
+                .is_some_and(|now| without(&now.text, &now.network) == left)
+    }
+
+    /// The network behind the link now.
+    fn now(&self, file: &HostPath) -> Option<Behind> {
+        let behind = file.beside(&self.target).followed().ok()?;
+        match survey::read(behind.here(), is_single(file))? {
+            Content::Network { text, network } => Some(Behind {
+                file: behind,
+                text,
+                network,
+            }),
+            Content::Unusable { .. } | Content::Unread { .. } | Content::Hidden { .. } => None,
+        }
+    }
+}
+
+impl Behind {
+    /// True for a list that our entry would be put into.
+    fn can_replace(&self, place: &Place) -> bool {
+        let ours = &place.type_name;
+        matches!(self.network, Network::List { .. }) && self.network.connects(ours) && !self.network.has(ours)
     }
 }
 
