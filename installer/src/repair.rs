@@ -100,19 +100,23 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
     };
     loop {
         let began = Instant::now();
-        if let Err(error) = repair.look() {
+        let looked = repair.look();
+        let period = match &looked {
+            Ok(()) if repair.suspects.in_doubt() => SECOND_LOOK,
+            _ => PERIOD,
+        };
+        if let Err(error) = looked {
             repair.counts.failed.fetch_add(1, Ordering::Relaxed);
             log.warn(format_args!("problem={:?}", error.to_string()));
         }
-        let period = if repair.suspects.in_doubt() {
-            SECOND_LOOK
-        } else {
-            PERIOD
-        };
-        while began.elapsed() < period {
+        // At least once, however long the look has taken.
+        loop {
             sys::wait_readable(&[signals.as_fd()], period.saturating_sub(began.elapsed()))?;
             if signals.came() {
                 return Ok(());
+            }
+            if began.elapsed() >= period {
+                break;
             }
         }
     }

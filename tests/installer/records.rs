@@ -1,7 +1,7 @@
 //! Pods that run without rules and that no validator tells of: the repair controller finds them in libcni's own records,
 //! which `cnitool`, libcni's own tool, writes here.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use evergreen_test_support::{
     api::Answer,
@@ -227,4 +227,24 @@ fn who_puts_our_entry_in_says_that_pods_made_before_may_have_no_rules() {
     assert!(said(&node), "a neighbour has written its list without us");
     let node = node.with("CNI_NETWORK_CONFIG", &NETCONF.replace("2102", "2103"));
     assert!(!said(&node), "our entry was in, only older");
+}
+
+#[test]
+fn it_ends_when_it_is_asked_to_however_long_its_questions_take() {
+    let world = World::new();
+    world.pod("without", |_| {});
+    world.attach("without", "/ns/1", CALICO);
+    let mut controller = Controller::start(&world.0);
+    // The first look has a doubt, so that the second comes soon; it and all that follow are refused, which takes a second.
+    world.0.api.wait_for(Duration::from_secs(10), |seen| {
+        seen.iter().any(|s| s.path == "/api/v1/pods" && s.status == 200)
+    });
+    world.0.api.forbid("list", "pods");
+    world.0.api.wait_for(Duration::from_secs(10), |seen| {
+        seen.iter()
+            .filter(|s| s.path == "/api/v1/pods" && s.status == 403)
+            .count()
+            > 2
+    });
+    controller.end();
 }

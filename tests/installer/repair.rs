@@ -75,6 +75,21 @@ impl Controller {
             thread::sleep(Duration::from_millis(5));
         }
     }
+
+    /// Asks it to end, which must be soon and a good end.
+    pub fn end(&mut self) {
+        let pid = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        assert!(asked.success());
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return assert!(status.success(), "{status}\n{}", self.log());
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end\n{}", self.log());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 impl Drop for Controller {
@@ -144,15 +159,7 @@ fn a_pod_that_started_without_rules_is_deleted_and_no_other() {
     );
     // As under Linkerd's chart: nothing is mounted, and it says what it does without.
     assert!(controller.log().contains("records=none "), "{}", controller.log());
-    let pid = controller.child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-TERM", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
-    assert!(controller.child.wait().unwrap().success());
+    controller.end();
 }
 
 #[test]
