@@ -53,6 +53,12 @@ pub const PROGRAM: &str = "linkerd-cni-repair-controller";
 /// How often the node's pods are looked at, and how soon again where the first look leaves a doubt.
 const PERIOD: Duration = Duration::from_secs(10);
 const SECOND_LOOK: Duration = Duration::from_secs(1);
+/// How often all pods of the node are listed whatever the records say, with records and without. One whose sandbox was made
+/// anew counts as running while its validator fails: none of its containers waits for its first start (kubelet's
+/// `getPhase`). As long as the kubelet pauses between two starts of a validator at most, and more often where nothing else
+/// tells of such pods.
+const ALL_WITH_RECORDS: Duration = Duration::from_secs(300);
+const ALL_WITHOUT: Duration = Duration::from_secs(60);
 /// Names the node whose pods are looked at, as Linkerd's chart does.
 const NODE: &str = "LINKERD_CNI_REPAIR_CONTROLLER_NODE_NAME";
 /// Names libcni's folder on the node.
@@ -66,6 +72,8 @@ struct Repair {
     /// Where libcni's records are, when they are mounted.
     results: Option<HostPath>,
     suspects: Suspects,
+    /// When all pods of the node were last listed.
+    listed_all: Option<Instant>,
     hand: Hand,
     voice: Voice,
     counts: Arc<Counts>,
@@ -92,6 +100,7 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
         place: Place::for_removal(&given)?,
         hand: Hand::new(&server, &counts, log),
         suspects: Suspects::new(Instant::now()),
+        listed_all: None,
         voice: Voice::default(),
         server,
         node,
@@ -143,26 +152,38 @@ impl Repair {
     /// One look at the node, and what follows from it.
     fn look(&mut self) -> Result<(), Error> {
         let mut client = api::as_pod(&self.server, Deadline::after(api::ASKING_TAKES))?;
-        // A validator that fails keeps its pod from running: on a node at rest this is an empty list.
-        let pods = self.list(&mut client, ",status.phase!=Running,status.phase!=Succeeded")?;
+        let suspects = self.suspects();
+        let all = !suspects.is_empty() || self.all_are_due();
+        // A validator that fails keeps a new pod from running: on a node at rest this is an empty list.
+        let fields = if all {
+            ""
+        } else {
+            ",status.phase!=Running,status.phase!=Succeeded"
+        };
+        let pods = self.list(&mut client, fields)?;
         self.counts.listed.store(true, Ordering::Relaxed);
+        if all {
+            self.listed_all = Some(Instant::now());
+            self.hand.forget_all_but(&pods);
+        }
         for pod in pods.iter().filter(|pod| pod.not_redirected) {
             self.hand.delete(&mut client, pod);
         }
-        let suspects = self.suspects();
-        let without = if suspects.is_empty() {
-            Vec::new()
-        } else {
-            let pods = self.list(&mut client, "")?;
-            self.hand.forget_all_but(&pods);
-            self.without_rules(suspects, pods)
-        };
+        let without = self.without_rules(suspects, pods);
         let count = u64::try_from(without.len()).unwrap_or(u64::MAX);
         self.counts.without_rules.store(count, Ordering::Relaxed);
         for pod in &without {
             self.hand.evict(pod);
         }
         Ok(())
+    }
+
+    fn all_are_due(&self) -> bool {
+        let every = match self.results {
+            Some(_) => ALL_WITH_RECORDS,
+            None => ALL_WITHOUT,
+        };
+        self.listed_all.is_none_or(|last| last.elapsed() >= every)
     }
 
     /// The pods of this node that the injector has touched, as the watch cache has them by its index of nodes. (In pages,
@@ -203,7 +224,7 @@ impl Repair {
         for (sandbox, uid) in suspects {
             match pods.remove(&uid) {
                 Some(pod) if pod.untold && pod.runs => without.push(pod),
-                Some(pod) if pod.untold => {}
+                Some(pod) if pod.untold || pod.validating => {}
                 _ => self.suspects.settle(&sandbox),
             }
         }

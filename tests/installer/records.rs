@@ -79,6 +79,13 @@ impl World {
         self.0.api.object(&path).is_some()
     }
 
+    /// How often all pods of the node were listed, whatever their phase.
+    fn lists_of_all(&self) -> usize {
+        let seen = self.0.api.requests();
+        let lists = seen.iter().filter(|s| s.path == "/api/v1/pods");
+        lists.filter(|s| !s.query.contains("status.phase")).count()
+    }
+
     fn events_of(&self, pod: &str) -> Vec<Value> {
         let mut events = self.0.api.objects_under("/api/v1/namespaces/shop/events");
         events.retain(|event| event["involvedObject"]["name"] == pod);
@@ -247,4 +254,29 @@ fn it_ends_when_it_is_asked_to_however_long_its_questions_take() {
             > 2
     });
     controller.end();
+}
+
+#[test]
+fn a_running_pod_whose_new_sandbox_was_made_without_us_is_deleted_when_its_validator_has_failed() {
+    let world = World::new();
+    let validator = |state: Value| {
+        json!({"phase": "Running", "initContainerStatuses": [{"name": "linkerd-network-validator", "state": state}],
+            "containerStatuses": [{"name": "app", "state": {"terminated": {"exitCode": 255, "reason": "Unknown"}}}]})
+    };
+    let rebooted = |state: Value| {
+        world.pod("rebooted", |p| {
+            p["spec"]["initContainers"] = json!([{"name": "linkerd-network-validator"}]);
+            p["status"] = validator(state);
+        });
+    };
+    let controller = Controller::start(&world.0);
+    // The first list is of all pods; this one comes after it.
+    world.0.api.wait_for(Duration::from_secs(10), |seen| {
+        seen.iter().any(|s| s.path == "/api/v1/pods")
+    });
+    rebooted(json!({"running": {}}));
+    world.attach("rebooted", "/ns/1", CALICO);
+    controller.until("all pods are listed because of it", || world.lists_of_all() >= 2);
+    rebooted(json!({"terminated": {"exitCode": 95}}));
+    controller.until("it is gone", || !world.has("rebooted"));
 }

@@ -217,3 +217,20 @@ fn under_linkerds_chart_an_event_is_written_where_that_chart_lets_it() {
     assert!(time.len() == 27 && time.ends_with(".000000Z"), "{time}");
     assert_eq!(event["metadata"]["generateName"], "stuck-");
 }
+
+#[test]
+fn a_pod_whose_sandbox_was_made_anew_is_deleted_although_its_phase_is_running() {
+    let cluster = Cluster::new();
+    let mut pod = pod(&cluster, "rebooted", 95, true);
+    pod["spec"]["nodeName"] = json!("node1");
+    // As a kubelet has it (`getPhase`): its containers ended with the sandbox before, and none waits for its first start.
+    pod["status"]["phase"] = json!("Running");
+    pod["status"]["containerStatuses"] =
+        json!([{"name": "app", "state": {"terminated": {"exitCode": 255, "reason": "Unknown"}}}]);
+    cluster.api.put_pod("shop", "rebooted", pod);
+    let controller = Controller::start(&cluster);
+    controller.until("it is gone", || {
+        let path = "/api/v1/namespaces/shop/pods/rebooted";
+        cluster.api.object(path).is_none()
+    });
+}

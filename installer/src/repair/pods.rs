@@ -30,6 +30,8 @@ pub struct Pod {
     pub controller: Option<String>,
     /// Its validator has found no redirection. (The validator of a pod that is ending ends so too, because it was told to.)
     pub not_redirected: bool,
+    /// Its validator has not ended well, or not yet.
+    pub validating: bool,
     /// The plugin would program it, and it has no validator that would find out.
     pub untold: bool,
     /// It runs.
@@ -128,6 +130,7 @@ fn pod(raw: RawPod) -> Option<Pod> {
         uid,
         controller: controller(metadata.owner_references.unwrap_or_default()),
         not_redirected: has_failed(&status),
+        validating: validators(&status).any(|v| exit_code(&v.state) != Some(0)),
         untold: MARKS.iter().any(|mark| annotations.contains_key(*mark)) && wants_rules(&spec),
         runs: status.phase.as_deref() == Some("Running"),
     })
@@ -141,13 +144,19 @@ fn controller(owners: Vec<RawOwner>) -> Option<String> {
 }
 
 fn has_failed(status: &RawStatus) -> bool {
+    // Now, or the time before: it may be waiting for its next start.
+    validators(status)
+        .any(|v| exit_code(&v.state).or_else(|| exit_code(&v.last_state)) == Some(NOT_REDIRECTED))
+}
+
+fn validators(status: &RawStatus) -> impl Iterator<Item = &RawContainerStatus> {
     let statuses = status.init_container_statuses.iter().flatten();
-    let mut validators = statuses.filter(|s| s.name.as_deref() == Some(VALIDATOR));
-    validators.any(|status| {
-        // Now, or the time before: it may be waiting for its next start.
-        let ended = |state: &Option<RawState>| state.as_ref()?.terminated.as_ref()?.exit_code;
-        ended(&status.state).or_else(|| ended(&status.last_state)) == Some(NOT_REDIRECTED)
-    })
+    statuses.filter(|s| s.name.as_deref() == Some(VALIDATOR))
+}
+
+/// What it ended with; none for one that has not.
+fn exit_code(state: &Option<RawState>) -> Option<i64> {
+    state.as_ref()?.terminated.as_ref()?.exit_code
 }
 
 /// As the plugin decides: a proxy, among the containers or as a native sidecar, and nothing that programs the rules
