@@ -133,7 +133,7 @@ pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
 }
 
 fn look(config: &Config, seen: &Seen, takes: Duration) -> Look {
-    let had_rights = seen.pods || seen.daemonset == Some(Shown::There);
+    let had_rights = seen.had_rights();
     match evidence::daemonset(config, takes) {
         Daemonset::Wanted if evidence::namespace_goes(config, takes) => Look::Going(NAMESPACE_GOES),
         Daemonset::Wanted => Look::Wanted,

@@ -1,6 +1,6 @@
 //! SIGTERM: when the installation ends on this node, and when only this installer does.
 
-use std::{fs, time::Duration};
+use std::{fs, thread, time::Duration};
 
 use serde_json::json;
 
@@ -259,6 +259,31 @@ fn a_token_that_the_api_server_still_remembers_does_not_hide_an_uninstallation()
     let (cluster, installer) = minted();
     cluster.api.remove(POD);
     cluster.api.forbid("get", "pods");
+    let (status, log) = installer.end();
+    assert!(status.success() && removed(&cluster.node), "{log}");
+}
+
+#[test]
+fn rights_that_were_given_after_the_start_are_missed_at_the_end() {
+    let cluster = Cluster::new();
+    let forbid = || {
+        cluster.api.forbid("get", "daemonsets");
+        cluster.api.forbid("get", "pods");
+    };
+    // As when the roles of a folder of manifests are applied after the DaemonSet.
+    forbid();
+    let installer = cluster.start();
+    wait_until_it_knows(&cluster);
+    thread::sleep(Duration::from_secs(2));
+    cluster.api.allow("get", "daemonsets");
+    cluster.api.allow("get", "pods");
+    cluster.api.clear_requests();
+    cluster.api.wait_for(Duration::from_secs(45), |seen| {
+        seen.iter()
+            .any(|s| s.path == POD && s.method == "GET" && s.status == 200)
+    });
+    thread::sleep(Duration::from_secs(1));
+    forbid();
     let (status, log) = installer.end();
     assert!(status.success() && removed(&cluster.node), "{log}");
 }

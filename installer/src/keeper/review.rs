@@ -34,6 +34,7 @@ pub struct Reviewer {
     asked_about: Option<(Vec<u8>, Vec<u8>)>,
     rights_known: bool,
     losses_known: bool,
+    losses: Schedule,
 }
 
 /// What the API server makes of the token on the node.
@@ -56,6 +57,7 @@ impl Reviewer {
             asked_about: None,
             rights_known: false,
             losses_known: false,
+            losses: Schedule::now(),
         }
     }
 
@@ -131,14 +133,17 @@ impl Reviewer {
         }
     }
 
-    /// Notes what an uninstallation would take (see [`crate::leave`]). Asked for until it is known.
+    /// Notes what an uninstallation would take (see [`crate::leave`]). Asked for until there is something, less and less
+    /// often: whoever applies manifests one by one may give the rights after this pod has started.
     fn look_at_what_can_be_lost(&mut self) {
-        if !self.losses_known {
-            // Not under the lock of the facts: somebody may ask for them meanwhile.
-            let mut seen = self.status.facts().seen;
-            self.losses_known = seen.look(&self.config).is_ok();
-            self.status.facts().seen = seen;
+        if self.losses_known || !self.losses.is_due() {
+            return;
         }
+        // Not under the lock of the facts: somebody may ask for them meanwhile.
+        let mut seen = self.status.facts().seen;
+        self.losses_known = seen.look(&self.config).is_ok() && seen.had_rights();
+        self.status.facts().seen = seen;
+        self.losses.failed();
     }
 
     /// For whoever asks, and for the end; said when it has changed.

@@ -57,6 +57,11 @@ pub enum Pods {
 }
 
 impl Seen {
+    /// There is something whose loss says that the installation ends.
+    pub fn had_rights(&self) -> bool {
+        self.pods || self.daemonset == Some(Shown::There)
+    }
+
     /// Asks for what could be lost. An error is no answer: ask again later.
     pub fn look(&mut self, config: &Config) -> Result<(), Error> {
         match daemonset(config, api::ASKING_TAKES) {
