@@ -74,8 +74,10 @@ enum Look {
     Lost,
     /// They are not.
     Kept,
-    /// This pod's token is not known, and the plugin's is.
+    /// This pod's token is not known, and the plugin's may do what it needs.
     Disowned,
+    /// This pod's token is not known, and there is no other to ask with.
+    Nobody,
     Silent(Error),
     /// Another look would say the same.
     Unknown(&'static str),
@@ -94,11 +96,11 @@ pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
         let left = WATCHED_FOR.saturating_sub(begun.elapsed());
         let look = look(config, seen, left.clamp(SHORTEST_ASK, api::ASKING_TAKES));
         let asked_for = begun.elapsed();
-        let lost = matches!(look, Look::Lost);
+        let lost = matches!(look, Look::Lost | Look::Nobody);
         let lost_for = lost.then(|| lost_since.get_or_insert_with(Instant::now).elapsed());
         match look {
             Look::Going(because) => return Decision::remove(because),
-            Look::Lost if seen.unknown_since.is_some_and(|t| t + OLD_TROUBLE < begun) => {
+            Look::Lost | Look::Nobody if seen.unknown_since.is_some_and(|t| t + OLD_TROUBLE < begun) => {
                 return Decision::unsure(
                     config,
                     "the API server has not known the node's credential for more than a minute",
@@ -106,6 +108,10 @@ pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
             }
             Look::Lost if lost_for >= Some(GONE_FOR_GOOD) => {
                 return Decision::remove("the rights this pod had are gone");
+            }
+            // Where the pod was deleted by force, another one comes meanwhile and takes over.
+            Look::Nobody if asked_for >= WATCHED_FOR && lost_for >= Some(GONE_FOR_GOOD) => {
+                return Decision::remove("the API server no longer knows this pod");
             }
             Look::Wanted => return Decision::keep("the DaemonSet is still wanted"),
             Look::Kept if asked_for >= WATCHED_FOR => {
@@ -123,7 +129,7 @@ pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
                     log.warn(format_args!("leaving=asks-again because={:?}", error.to_string()));
                 }
             }
-            Look::Lost | Look::Kept | Look::Disowned => {}
+            Look::Lost | Look::Nobody | Look::Kept | Look::Disowned => {}
         }
         if !lost {
             lost_since = None;
@@ -151,6 +157,7 @@ fn look(config: &Config, seen: &Seen, takes: Duration) -> Look {
             Pods::Readable => Look::Kept,
             Pods::Refused => Look::Lost,
             Pods::Disowned => Look::Disowned,
+            Pods::Unknown => Look::Nobody,
             Pods::Silent(error) => Look::Silent(error),
         },
         Daemonset::Refused => Look::Unknown("this pod may not read its DaemonSet"),

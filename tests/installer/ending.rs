@@ -2,6 +2,7 @@
 
 use std::{fs, thread, time::Duration};
 
+use evergreen_test_support::{api::Bound, kubelet::Volume};
 use serde_json::json;
 
 use crate::{
@@ -284,6 +285,60 @@ fn rights_that_were_given_after_the_start_are_missed_at_the_end() {
     });
     thread::sleep(Duration::from_secs(1));
     forbid();
+    let (status, log) = installer.end();
+    assert!(status.success() && removed(&cluster.node), "{log}");
+}
+
+/// As under Linkerd's chart: the plugin has a copy of the pod's token, and nobody may ask for the DaemonSet.
+fn copied() -> (Cluster, Installer) {
+    let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
+    cluster.api.forbid("get", "daemonsets");
+    let installer = cluster.start();
+    wait_until_it_knows(&cluster);
+    (cluster, installer)
+}
+
+#[test]
+fn a_copied_token_that_died_with_its_pod_leaves_time_for_the_pod_that_follows() {
+    let (mut cluster, mut installer) = copied();
+    cluster.api.remove(POD);
+    cluster.api.clear_requests();
+    installer.signal("-TERM");
+    // Longer than rights must be gone.
+    cluster.api.wait_for(Duration::from_secs(10), |seen| {
+        seen.iter().filter(|s| s.path == POD && s.status == 401).count() > 9
+    });
+    // The DaemonSet's next pod, with a token of its own.
+    let name = "linkerd-cni-fghij";
+    cluster.api.put_pod(
+        "linkerd-cni",
+        name,
+        json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"uid": "pod-2"}}),
+    );
+    let bound = Bound {
+        kind: "Pod".to_owned(),
+        name: name.to_owned(),
+        uid: "pod-2".to_owned(),
+    };
+    let token = cluster.api.mint("linkerd-cni", "linkerd-cni", Some(&bound), 3600);
+    let files: [(&str, &[u8]); 3] = [
+        ("token", token.as_bytes()),
+        ("ca.crt", cluster.pki.ca.pem().as_bytes()),
+        ("namespace", b"linkerd-cni"),
+    ];
+    let _volume = Volume::create(&cluster.node.path("second"), &files).unwrap();
+    let file = cluster.node.path("second/token");
+    cluster = cluster.with("KUBE_TOKEN_FILE", file.to_str().unwrap());
+    let mut second = cluster.node.start();
+    second.until(&cluster.node, "it has taken over", || cluster.token() == token);
+    let (status, log) = installer.ended();
+    assert!(status.success() && kept(&cluster.node), "{log}");
+}
+
+#[test]
+fn a_copied_token_that_died_with_its_account_means_removal() {
+    let (cluster, installer) = copied();
+    cluster.api.remove(POD);
     let (status, log) = installer.end();
     assert!(status.success() && removed(&cluster.node), "{log}");
 }

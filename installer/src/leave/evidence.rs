@@ -1,7 +1,10 @@
 //! What the API server is asked about the end of an installation: while all is well, and again when this process has been
 //! asked to end.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use evergreen_cni::{
     deadline::Deadline,
@@ -53,6 +56,8 @@ pub enum Pods {
     Refused,
     /// It does not know this pod's token, and lets the plugin read pods as ever: the pod was deleted by force.
     Disowned,
+    /// It does not know this pod's token, and the plugin has no other: the pod was deleted by force, or its account is gone.
+    Unknown,
     Silent(Error),
 }
 
@@ -72,7 +77,7 @@ impl Seen {
         }
         match pods(config, api::ASKING_TAKES) {
             Pods::Readable => self.pods = true,
-            Pods::Refused | Pods::Disowned => {}
+            Pods::Refused | Pods::Disowned | Pods::Unknown => {}
             Pods::Silent(error) => return Err(error),
         }
         Ok(())
@@ -121,12 +126,19 @@ pub fn pods(config: &Config, takes: Duration) -> Pods {
     match client.and_then(|mut client| client.pod(&namespace, &name, None)) {
         Ok(_) => Pods::Readable,
         Err(e) if e.class == Class::NotFound => Pods::Readable,
+        Err(e) if e.class == Class::Unauthorized && plugin_has_a_copy(config) => Pods::Unknown,
         Err(e) if e.class == Class::Unauthorized && plugin_reads_pods(config, &namespace, takes) => {
             Pods::Disowned
         }
         Err(e) if refuses(&e) => Pods::Refused,
         Err(e) => Pods::Silent(e),
     }
+}
+
+fn plugin_has_a_copy(config: &Config) -> bool {
+    let [token, _] = credentials::on_node(config);
+    let own = credentials::pod_token(config).ok();
+    own.is_some() && fs::read(token).ok() == own
 }
 
 /// It has to be allowed to, not only known: a kube-apiserver remembers a token that it has taken for 10 s
