@@ -74,6 +74,8 @@ struct Repair {
     suspects: Suspects,
     /// When all pods of the node were last listed.
     listed_all: Option<Instant>,
+    /// How many were asked for so far.
+    evictions: usize,
     hand: Hand,
     voice: Voice,
     counts: Arc<Counts>,
@@ -101,6 +103,7 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
         hand: Hand::new(&server, &counts, log),
         suspects: Suspects::new(Instant::now()),
         listed_all: None,
+        evictions: 0,
         voice: Voice::default(),
         server,
         node,
@@ -172,10 +175,21 @@ impl Repair {
         let without = self.without_rules(suspects, pods);
         let count = u64::try_from(without.len()).unwrap_or(u64::MAX);
         self.counts.without_rules.store(count, Ordering::Relaxed);
-        for pod in &without {
-            self.hand.evict(pod);
-        }
+        self.evict(&without);
         Ok(())
+    }
+
+    /// As many as there is time for: validators that failed wait for the next look. It goes on where it has stopped.
+    fn evict(&mut self, pods: &[Pod]) {
+        let began = Instant::now();
+        let first = self.evictions.checked_rem(pods.len()).unwrap_or(0);
+        for pod in pods[first..].iter().chain(&pods[..first]) {
+            if began.elapsed() >= PERIOD {
+                break;
+            }
+            self.hand.evict(pod);
+            self.evictions = self.evictions.wrapping_add(1);
+        }
     }
 
     fn all_are_due(&self) -> bool {

@@ -107,6 +107,11 @@ fn a_pod_without_a_validator_that_runs_without_rules_is_evicted_and_no_other() {
     world.attach("without", "/ns/1", CALICO);
     world.pod("alone", |p| p["metadata"]["ownerReferences"] = json!([]));
     world.attach("alone", "/ns/2", CALICO);
+    // Its work would be lost.
+    world.pod("job", |p| {
+        p["metadata"]["ownerReferences"][0]["kind"] = json!("Job")
+    });
+    world.attach("job", "/ns/10", CALICO);
     let stay = [
         "with",
         "plain",
@@ -138,14 +143,16 @@ fn a_pod_without_a_validator_that_runs_without_rules_is_evicted_and_no_other() {
 
     let controller = Controller::start(&world.0);
     controller.until("the pod is evicted", || !world.has("without"));
-    controller.until("the one that nobody would make anew is told of", || {
-        !world.events_of("alone").is_empty()
+    controller.until("those that stay are told of", || {
+        ["alone", "job"]
+            .iter()
+            .all(|pod| !world.events_of(pod).is_empty())
     });
-    controller.until("both are counted", || {
+    controller.until("all are counted", || {
         let metrics = controller.get("/metrics");
-        metrics.contains("deleted_total 1") && metrics.contains("without_rules 2")
+        metrics.contains("deleted_total 1") && metrics.contains("without_rules 3")
     });
-    assert!(world.has("alone"));
+    assert!(world.has("alone") && world.has("job"));
     for pod in stay {
         assert!(world.has(pod), "{pod} is gone\n{}", controller.log());
         assert!(
@@ -161,10 +168,12 @@ fn a_pod_without_a_validator_that_runs_without_rules_is_evicted_and_no_other() {
         controller.log()
     );
     // The next look.
-    controller.until("one is left", || {
-        controller.get("/metrics").contains("without_rules 1")
+    controller.until("two are left", || {
+        controller.get("/metrics").contains("without_rules 2")
     });
-    assert_eq!(world.events_of("alone").len(), 1, "told once");
+    for pod in ["alone", "job"] {
+        assert_eq!(world.events_of(pod).len(), 1, "{pod}: told once");
+    }
 }
 
 #[test]

@@ -24,6 +24,8 @@ const BEFORE_THE_PLUGIN: &str =
     "the pod's sandbox was made before the CNI plugin was in place; deleted, so that it is made anew";
 const WITHOUT_ENTRY: &str = "the pod runs without rules, past its proxy: its sandbox was made by a CNI list without our entry; evicted, so that \
      it is made anew";
+const OF_A_JOB: &str = "the pod runs without rules, past its proxy: its sandbox was made by a CNI list without our entry; it is a Job's, whose work \
+     would be lost and which may fail for it, so it stays: delete it if it shall be made anew";
 const BARE: &str = "the pod runs without rules, past its proxy: its sandbox was made by a CNI list without our entry; no controller \
      would make it anew, so it stays: delete it and make it again";
 
@@ -77,27 +79,36 @@ impl Hand {
     }
 
     fn evict_by(&mut self, client: &mut Client, pod: &Pod) {
-        let Some(controller) = &pod.controller else {
-            if !self.told.contains(&pod.uid) && event::write(client, pod, BARE) {
-                self.told.insert(pod.uid.clone());
-                self.log.warn(format_args!(
-                    "left={}/{} uid={} because=no-controller-would-make-it-anew {BARE}",
-                    pod.namespace, pod.name, pod.uid
-                ));
-            }
-            return;
+        let controller = match &pod.controller {
+            Some(_) if pod.is_of_job => return self.tell(client, pod, "work-would-be-lost", OF_A_JOB),
+            None => return self.tell(client, pod, "no-controller-would-make-it-anew", BARE),
+            Some(controller) => controller,
         };
         if !self.paused.may_delete(controller) {
             return;
         }
         match evict(client, pod) {
-            Err(error) if error.class == Class::TooManyRequests => self.log.info(format_args!(
-                "left={}/{} because={:?}",
-                pod.namespace,
-                pod.name,
-                error.to_string()
-            )),
+            Err(error) if error.class == Class::TooManyRequests => {
+                self.paused.not_done(controller);
+                self.log.info(format_args!(
+                    "left={}/{} because={:?}",
+                    pod.namespace,
+                    pod.name,
+                    error.to_string()
+                ));
+            }
             done => self.account_for(client, pod, done, "runs-without-rules", WITHOUT_ENTRY),
+        }
+    }
+
+    /// Once, for a pod that stays.
+    fn tell(&mut self, client: &mut Client, pod: &Pod, because: &str, message: &str) {
+        if !self.told.contains(&pod.uid) && event::write(client, pod, message) {
+            self.told.insert(pod.uid.clone());
+            self.log.warn(format_args!(
+                "left={}/{} uid={} because={because} {message}",
+                pod.namespace, pod.name, pod.uid
+            ));
         }
     }
 

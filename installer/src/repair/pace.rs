@@ -27,6 +27,13 @@ impl Paused {
         }
         true
     }
+
+    /// It was not deleted after all: the pause before the next attempt does not grow for it.
+    pub fn not_done(&mut self, controller: &str) {
+        if let Some((_, pause)) = self.0.get_mut(controller) {
+            *pause = (*pause / 2).max(FIRST_PAUSE);
+        }
+    }
 }
 
 #[cfg(test)]

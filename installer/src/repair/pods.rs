@@ -28,6 +28,8 @@ pub struct Pod {
     pub kubelet_uid: String,
     /// The uid of the controller that will make another one; without one the pod would be gone for good.
     pub controller: Option<String>,
+    /// That is a Job: what the pod has done is lost when it goes, and the Job may fail for it.
+    pub is_of_job: bool,
     /// Its validator has found no redirection. (The validator of a pod that is ending ends so too, because it was told to.)
     pub not_redirected: bool,
     /// Its validator has not ended well, or not yet.
@@ -128,8 +130,9 @@ fn pod(raw: RawPod) -> Option<Pod> {
         name: metadata.name?,
         kubelet_uid: annotations.get(STATIC_UID).unwrap_or(&uid).clone(),
         uid,
+        is_of_job: is_of_job(metadata.owner_references.as_deref()),
         controller: controller(metadata.owner_references.unwrap_or_default()),
-        not_redirected: has_failed(&status),
+        not_redirected: status.phase.as_deref() != Some("Failed") && has_failed(&status),
         validating: validators(&status).any(|v| exit_code(&v.state) != Some(0)),
         untold: MARKS.iter().any(|mark| annotations.contains_key(*mark)) && wants_rules(&spec),
         runs: status.phase.as_deref() == Some("Running"),
@@ -141,6 +144,11 @@ fn controller(owners: Vec<RawOwner>) -> Option<String> {
     let mut owners = owners.into_iter();
     let controller = owners.find(|o| o.controller == Some(true) && o.kind.as_deref() != Some("Node"))?;
     controller.uid
+}
+
+fn is_of_job(owners: Option<&[RawOwner]>) -> bool {
+    let mut owners = owners.into_iter().flatten();
+    owners.any(|o| o.controller == Some(true) && o.kind.as_deref() == Some("Job"))
 }
 
 fn has_failed(status: &RawStatus) -> bool {
