@@ -4,9 +4,6 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
-    process::Command,
-    thread,
-    time::Duration,
 };
 
 use crate::{
@@ -14,11 +11,11 @@ use crate::{
     node::{CALICO, Node, mode, settle},
 };
 
-const LINK: &str = "10-calico.conflist";
+pub const LINK: &str = "10-calico.conflist";
 const SINGLE: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","type":"calico"}"#;
 
 /// Writes a file of the node's image.
-fn image_file(node: &Node, path: &str, content: &str) -> PathBuf {
+pub fn image_file(node: &Node, path: &str, content: &str) -> PathBuf {
     let file = node.path("host").join(path);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, content).unwrap();
@@ -26,7 +23,7 @@ fn image_file(node: &Node, path: &str, content: &str) -> PathBuf {
 }
 
 /// A node whose network is a link to a file of its image, which the installer sees below its mount.
-fn linked(target: &str) -> (Node, PathBuf) {
+pub fn linked(target: &str) -> (Node, PathBuf) {
     let node = Node::new();
     let file = image_file(&node, "usr/lib/cni/calico", CALICO);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o440)).unwrap();
@@ -34,7 +31,7 @@ fn linked(target: &str) -> (Node, PathBuf) {
     (node, file)
 }
 
-fn is_link_to(path: &Path, target: &str) -> bool {
+pub fn is_link_to(path: &Path, target: &str) -> bool {
     fs::read_link(path).is_ok_and(|found| found == Path::new(target))
 }
 
@@ -97,40 +94,6 @@ fn a_link_to_a_single_plugin_gives_way_to_a_list_and_comes_back_exactly() {
     fs::write(&file, SINGLE).unwrap();
     node.succeed(&["uninstall"]);
     assert_eq!(node.snapshot(), before, "{}", node.show());
-}
-
-#[test]
-fn what_changes_behind_a_link_is_followed_and_so_is_a_link_that_is_made_anew() {
-    let (node, file) = linked("/usr/lib/cni/calico");
-    let mut installer = node.start_and_wait_for(LINK);
-    installer.until(&node, "the link is replaced", || !node.net(LINK).is_symlink());
-    // As a script of the node does at each boot.
-    fs::remove_file(node.net(LINK)).unwrap();
-    symlink("/usr/lib/cni/calico", node.net(LINK)).unwrap();
-    let replaced = || !node.net(LINK).is_symlink() && node.has_entry(LINK);
-    installer.until(&node, "the link is replaced again", replaced);
-    drop(installer);
-    fs::write(&file, CALICO.replace("k8s-pod-network", "renamed")).unwrap();
-    node.succeed(&["once"]);
-    assert!(replaced() && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
-    // What no runtime could load is not taken over.
-    fs::write(&file, "{").unwrap();
-    node.succeed(&["once"]);
-    assert!(replaced() && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
-    fs::remove_file(&file).unwrap();
-    node.succeed(&["once"]);
-    assert!(replaced());
-    // A pipe would be waited for without end.
-    let made = Command::new("mkfifo").arg(&file).status().unwrap();
-    assert!(made.success());
-    node.succeed(&["once"]);
-    assert!(replaced());
-    node.succeed(&["uninstall"]);
-    assert!(
-        is_link_to(&node.net(LINK), "/usr/lib/cni/calico"),
-        "{}",
-        node.show()
-    );
 }
 
 #[test]
@@ -295,37 +258,4 @@ fn a_link_within_the_directory_to_a_single_plugin_comes_back_as_a_link() {
     node.succeed(&["once"]);
     node.succeed(&["uninstall"]);
     assert_eq!(node.snapshot(), before, "{}", node.show());
-}
-
-#[test]
-fn what_changes_behind_a_link_is_followed_without_a_moment_without_our_entry() {
-    let (node, file) = linked("/usr/lib/cni/calico");
-    node.succeed(&["once"]);
-    fs::write(&file, CALICO.replace("k8s-pod-network", "renamed")).unwrap();
-    let installer = node.command(&["once"]);
-    // Each file takes so long to get to the disk that every state between two of them can be seen.
-    let mut held = Command::new("strace")
-        .args([
-            "-qq",
-            "-f",
-            "-o",
-            "/dev/null",
-            "-e",
-            "trace=fsync",
-            "-e",
-            "inject=fsync:delay_enter=100000",
-        ])
-        .arg(installer.get_program())
-        .args(installer.get_args())
-        .env_clear()
-        .envs(installer.get_envs().filter_map(|(n, v)| Some((n, v?))))
-        .spawn()
-        .unwrap();
-    let mut without = 0;
-    while held.try_wait().unwrap().is_none() {
-        without += u32::from(!node.has_entry(LINK));
-        thread::sleep(Duration::from_millis(2));
-    }
-    assert_eq!(without, 0, "looks at a network without our entry");
-    assert!(node.has_entry(LINK) && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
 }

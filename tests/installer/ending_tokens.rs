@@ -1,0 +1,105 @@
+//! SIGTERM when the pod's own token is no longer known: deleted by force, or uninstalled?
+
+use std::time::Duration;
+
+use evergreen_test_support::{api::Bound, kubelet::Volume};
+use serde_json::json;
+
+use crate::{
+    cluster::{Cluster, NODE, POD},
+    ending::{kept, removed, wait_until_it_knows},
+    node::Installer,
+};
+
+/// An installer whose plugin has a token of its own.
+fn minted() -> (Cluster, Installer) {
+    let cluster = Cluster::new();
+    let mut installer = cluster.start();
+    installer.until(&cluster.node, "a token bound to the node is there", || {
+        cluster.has_node_token()
+    });
+    wait_until_it_knows(&cluster);
+    (cluster, installer)
+}
+
+#[test]
+fn a_pod_that_is_deleted_by_force_takes_its_token_along_and_nothing_else() {
+    let (cluster, installer) = minted();
+    cluster.api.remove(POD);
+    let (status, log) = installer.end();
+    assert!(status.success() && kept(&cluster.node), "{log}");
+    assert!(log.contains("deleted by force"), "{log}");
+}
+
+#[test]
+fn an_uninstallation_takes_the_account_of_the_plugin_too() {
+    let (cluster, installer) = minted();
+    cluster.api.remove(POD);
+    cluster.api.remove(NODE);
+    let (status, log) = installer.end();
+    assert!(status.success() && removed(&cluster.node), "{log}");
+}
+
+#[test]
+fn a_token_that_the_api_server_still_remembers_does_not_hide_an_uninstallation() {
+    // As a kube-apiserver, which takes a token for ten seconds after it was last looked at: the rights are gone already.
+    let (cluster, installer) = minted();
+    cluster.api.remove(POD);
+    cluster.api.forbid("get", "pods");
+    let (status, log) = installer.end();
+    assert!(status.success() && removed(&cluster.node), "{log}");
+}
+
+/// As under Linkerd's chart: the plugin has a copy of the pod's token, and nobody may ask for the DaemonSet.
+fn copied() -> (Cluster, Installer) {
+    let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
+    cluster.api.forbid("get", "daemonsets");
+    let installer = cluster.start();
+    wait_until_it_knows(&cluster);
+    (cluster, installer)
+}
+
+#[test]
+fn a_copied_token_that_died_with_its_pod_leaves_time_for_the_pod_that_follows() {
+    let (mut cluster, mut installer) = copied();
+    cluster.api.remove(POD);
+    cluster.api.clear_requests();
+    installer.signal("-TERM");
+    // Longer than rights must be gone.
+    cluster.api.wait_for(Duration::from_secs(10), |seen| {
+        seen.iter().filter(|s| s.path == POD && s.status == 401).count() > 9
+    });
+    // The DaemonSet's next pod, with a token of its own.
+    let name = "linkerd-cni-fghij";
+    cluster.api.put_pod(
+        "linkerd-cni",
+        name,
+        json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"uid": "pod-2"}}),
+    );
+    let bound = Bound {
+        kind: "Pod".to_owned(),
+        name: name.to_owned(),
+        uid: "pod-2".to_owned(),
+    };
+    let token = cluster.api.mint("linkerd-cni", "linkerd-cni", Some(&bound), 3600);
+    let files: [(&str, &[u8]); 3] = [
+        ("token", token.as_bytes()),
+        ("ca.crt", cluster.pki.ca.pem().as_bytes()),
+        ("namespace", b"linkerd-cni"),
+    ];
+    let _volume = Volume::create(&cluster.node.path("second"), &files).unwrap();
+    let file = cluster.node.path("second/token");
+    cluster = cluster.with("KUBE_TOKEN_FILE", file.to_str().unwrap());
+    let mut second = cluster.node.start();
+    second.until(&cluster.node, "it has taken over", || cluster.token() == token);
+    let (status, log) = installer.ended();
+    assert!(status.success() && kept(&cluster.node), "{log}");
+}
+
+#[test]
+fn a_copied_token_that_died_with_its_account_means_removal() {
+    let (cluster, installer) = copied();
+    cluster.api.remove(POD);
+    let (status, log) = installer.end();
+    assert!(status.success() && removed(&cluster.node), "{log}");
+}

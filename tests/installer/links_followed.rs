@@ -1,0 +1,75 @@
+//! What changes behind a link in whose place a file of ours stands.
+
+use std::{fs, os::unix::fs::symlink, process::Command, thread, time::Duration};
+
+use crate::{
+    links::{LINK, is_link_to, linked},
+    node::CALICO,
+};
+
+#[test]
+fn what_changes_behind_a_link_is_followed_and_so_is_a_link_that_is_made_anew() {
+    let (node, file) = linked("/usr/lib/cni/calico");
+    let mut installer = node.start_and_wait_for(LINK);
+    installer.until(&node, "the link is replaced", || !node.net(LINK).is_symlink());
+    // As a script of the node does at each boot.
+    fs::remove_file(node.net(LINK)).unwrap();
+    symlink("/usr/lib/cni/calico", node.net(LINK)).unwrap();
+    let replaced = || !node.net(LINK).is_symlink() && node.has_entry(LINK);
+    installer.until(&node, "the link is replaced again", replaced);
+    drop(installer);
+    fs::write(&file, CALICO.replace("k8s-pod-network", "renamed")).unwrap();
+    node.succeed(&["once"]);
+    assert!(replaced() && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
+    // What no runtime could load is not taken over.
+    fs::write(&file, "{").unwrap();
+    node.succeed(&["once"]);
+    assert!(replaced() && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
+    fs::remove_file(&file).unwrap();
+    node.succeed(&["once"]);
+    assert!(replaced());
+    // A pipe would be waited for without end.
+    let made = Command::new("mkfifo").arg(&file).status().unwrap();
+    assert!(made.success());
+    node.succeed(&["once"]);
+    assert!(replaced());
+    node.succeed(&["uninstall"]);
+    assert!(
+        is_link_to(&node.net(LINK), "/usr/lib/cni/calico"),
+        "{}",
+        node.show()
+    );
+}
+
+#[test]
+fn what_changes_behind_a_link_is_followed_without_a_moment_without_our_entry() {
+    let (node, file) = linked("/usr/lib/cni/calico");
+    node.succeed(&["once"]);
+    fs::write(&file, CALICO.replace("k8s-pod-network", "renamed")).unwrap();
+    let installer = node.command(&["once"]);
+    // Each file takes so long to get to the disk that every state between two of them can be seen.
+    let mut held = Command::new("strace")
+        .args([
+            "-qq",
+            "-f",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=fsync",
+            "-e",
+            "inject=fsync:delay_enter=100000",
+        ])
+        .arg(installer.get_program())
+        .args(installer.get_args())
+        .env_clear()
+        .envs(installer.get_envs().filter_map(|(n, v)| Some((n, v?))))
+        .spawn()
+        .unwrap();
+    let mut without = 0;
+    while held.try_wait().unwrap().is_none() {
+        without += u32::from(!node.has_entry(LINK));
+        thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(without, 0, "looks at a network without our entry");
+    assert!(node.has_entry(LINK) && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
+}
