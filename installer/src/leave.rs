@@ -83,7 +83,7 @@ enum Look {
     Unknown(&'static str),
 }
 
-/// Decides, within ten seconds. `seen`: what was there while all was well.
+/// Decides, in some ten seconds at most. `seen`: what was there while all was well.
 pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
     match config.on_term {
         OnTerm::Remove => return Decision::remove("EVERGREEN_ON_TERM is remove"),
