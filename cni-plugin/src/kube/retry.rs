@@ -16,6 +16,10 @@ const FORBIDDEN_FOR: Duration = Duration::from_secs(1);
 /// Kept of what is left, for the attempt that follows a pause.
 const FOR_AN_ATTEMPT: Duration = Duration::from_millis(100);
 
+/// How often an address where nobody listens is asked again when there is a fallback: for a third of a second. A server that
+/// starts takes longer, and one that is behind a balancer is there at once; each pod of a node that has lost it waits for this.
+const AGAIN_WITH_FALLBACK: u32 = 3;
+
 /// What a request has been through.
 #[derive(Debug, Default)]
 pub(super) struct Retry {
@@ -57,6 +61,7 @@ impl Retry {
                 self.read_again = true;
                 Next::ReadAgain
             }
+            Class::Unreachable if self.has_fallback && self.pauses >= AGAIN_WITH_FALLBACK => Next::GiveUp,
             Class::Unreachable | Class::Timeout | Class::TooManyRequests | Class::Server => {
                 self.pause(error.retry_after.unwrap_or_default(), left, chance)
             }
@@ -131,6 +136,18 @@ mod tests {
             Retry::default().next(&error, Duration::ZERO, 10_000 * MS, 0.0),
             Next::Pause(25 * MS)
         );
+    }
+
+    #[test]
+    fn with_a_fallback_an_address_where_nobody_listens_is_soon_given_up() {
+        let mut retry = Retry::new(false, true);
+        let mut next = |class| retry.next(&failed(class), Duration::ZERO, 1250 * MS, 1.0);
+        for pause in [50, 100, 200] {
+            assert_eq!(next(Class::Unreachable), Next::Pause(pause * MS));
+        }
+        assert_eq!(next(Class::Unreachable), Next::GiveUp);
+        // Somebody is there, and busy.
+        assert_eq!(next(Class::Server), Next::Pause(400 * MS));
     }
 
     /// Milliseconds of the pause after a 429 that asks for so many seconds, at both ends of chance; none: given up.
