@@ -14,7 +14,7 @@ use std::{
 
 use evergreen_cni::{kube::Error, log::Log};
 
-use self::evidence::{Daemonset, Pods, Seen, Shown};
+use self::evidence::{Daemonset, Pods, Seen};
 use crate::{
     api,
     config::{Config, OnTerm},
@@ -144,9 +144,6 @@ fn look(config: &Config, seen: &Seen, takes: Duration) -> Look {
         Daemonset::Wanted if evidence::namespace_goes(config, takes) => Look::Going(NAMESPACE_GOES),
         Daemonset::Wanted => Look::Wanted,
         Daemonset::Going => Look::Going("the DaemonSet is being deleted"),
-        Daemonset::Gone if seen.daemonset == Some(Shown::Missing) => {
-            Look::Unknown("there has been no DaemonSet of the name in EVERGREEN_DAEMONSET at any time")
-        }
         Daemonset::Gone => Look::Going("the DaemonSet is gone"),
         Daemonset::Silent(error) => Look::Silent(error),
         // Whoever may still read pods has not lost everything: a change of our chart's `mode` takes the right to read the

@@ -178,14 +178,17 @@ fn a_right_to_read_the_daemonset_that_vanishes_is_enough_where_it_was_the_only_o
 }
 
 #[test]
-fn a_daemonset_that_has_never_been_there_is_not_gone() {
+fn a_daemonset_that_has_never_been_there_is_gone_and_that_is_said_beforehand() {
     let cluster = Cluster::new();
     cluster.api.remove(DAEMONSET);
-    let installer = cluster.start();
-    wait_until_it_knows(&cluster);
+    let mut installer = cluster.start();
+    installer.until(&cluster.node, "it says so", || {
+        cluster
+            .node
+            .logs_contain("daemonset=missing name=\"linkerd-cni\"")
+    });
     let (status, log) = installer.end();
-    assert!(status.success() && kept(&cluster.node), "{log}");
-    assert!(log.contains("EVERGREEN_DAEMONSET"), "{log}");
+    assert!(status.success() && removed(&cluster.node), "{log}");
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub struct Reviewer {
     rights_known: bool,
     losses_known: bool,
     losses: Schedule,
+    missing_said: bool,
 }
 
 /// What the API server makes of the token on the node.
@@ -58,6 +59,7 @@ impl Reviewer {
             rights_known: false,
             losses_known: false,
             losses: Schedule::now(),
+            missing_said: false,
         }
     }
 
@@ -143,6 +145,12 @@ impl Reviewer {
         let mut seen = self.status.facts().seen;
         self.losses_known = seen.look(&self.config).is_ok() && seen.had_rights();
         self.status.facts().seen = seen;
+        if seen.daemonset_missing && !std::mem::replace(&mut self.missing_said, true) {
+            self.log.warn(format_args!(
+                "daemonset=missing name={:?}: this installer will remove everything when it ends; is EVERGREEN_DAEMONSET right?",
+                self.config.daemonset
+            ));
+        }
         self.losses.failed();
     }
 

@@ -19,23 +19,14 @@ const ANY_NAME: &str = "none";
 /// What was seen while all was well.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Seen {
-    /// The DaemonSet; nothing when it could not be asked for, or has not been.
-    pub daemonset: Option<Shown>,
+    /// The DaemonSet was there.
+    pub daemonset: bool,
+    /// There was none of the name that it is asked for by.
+    pub daemonset_missing: bool,
     /// This pod may read pods: under Linkerd's chart the only right there is to lose.
     pub pods: bool,
     /// The API server has not known the node's credential since.
     pub unknown_since: Option<Instant>,
-}
-
-/// How a DaemonSet was seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
-    /// It was there.
-    There,
-    /// There was none of this name, so that its absence later means nothing.
-    Missing,
-    /// This pod may not read it.
-    Hidden,
 }
 
 /// What the API server says of the DaemonSet.
@@ -64,15 +55,16 @@ pub enum Pods {
 impl Seen {
     /// There is something whose loss says that the installation ends.
     pub fn had_rights(&self) -> bool {
-        self.pods || self.daemonset == Some(Shown::There)
+        self.pods || self.daemonset
     }
 
     /// Asks for what could be lost. An error is no answer: ask again later.
     pub fn look(&mut self, config: &Config) -> Result<(), Error> {
-        match daemonset(config, api::ASKING_TAKES) {
-            Daemonset::Wanted | Daemonset::Going => self.daemonset = Some(Shown::There),
-            Daemonset::Gone => self.daemonset = Some(Shown::Missing),
-            Daemonset::Refused | Daemonset::NamespaceUnknown => self.daemonset = Some(Shown::Hidden),
+        let found = daemonset(config, api::ASKING_TAKES);
+        self.daemonset_missing = matches!(found, Daemonset::Gone);
+        match found {
+            Daemonset::Wanted | Daemonset::Going => self.daemonset = true,
+            Daemonset::Gone | Daemonset::Refused | Daemonset::NamespaceUnknown => {}
             Daemonset::Silent(error) => return Err(error),
         }
         match pods(config, api::ASKING_TAKES) {
