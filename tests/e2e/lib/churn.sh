@@ -57,6 +57,9 @@ judge_pods() {
     fi
   done <"$STATE/churn/pods"
   kubectl wait --for=condition=Ready --timeout=90s "${names[@]/#/pod/}" >/dev/null || bad=1
+  # Once for all of them: a hundred kubectl would be most of the work of this run.
+  kubectl get pods -o json >"$STATE/churn/pods.json"
+  kubectl get events --field-selector type=Warning -o json >"$STATE/churn/warnings.json"
   while read -r pod form; do
     if [[ " ${names[*]} " == *" $pod "* ]]; then judge_pod "$pod" "$form" || bad=$((bad + 1)); fi
   done <"$STATE/churn/pods"
@@ -70,12 +73,21 @@ judge_pods() {
 
 # judge_pod POD FORM
 judge_pod() {
-  local wanted=inbound
+  local wanted=inbound address
   [ "$2" != plain ] || wanted=app
-  same "$wanted" "$("$PROBE" ask "$(pod_address "$1"):8080" | cut -d' ' -f1)" "$1 ($2)" &&
-    same "" "$(refusals "$1")" "$1 ($2), refusals" &&
-    same "" "$(restarts "$1")" "$1 ($2), validator runs"
+  address=$(of_pod "$1" .status.podIP)
+  same "$wanted" "$("$PROBE" ask "$address:8080" | cut -d' ' -f1)" "$1 ($2)" &&
+    same "" "$(jq -r --arg pod "$1" '.items[] | select(.involvedObject.name == $pod).message' "$STATE/churn/warnings.json" |
+      ours)" "$1 ($2), refusals" &&
+    same "" "$(of_pod "$1" "$RAN_TWICE")" "$1 ($2), validator runs"
 }
+
+# of_pod POD FILTER: jq's, on the pod as it was when all were ready.
+of_pod() { jq -r --arg pod "$1" ".items[] | select(.metadata.name == \$pod) | $2" "$STATE/churn/pods.json"; }
+
+# Init containers that ran more than once, and how the run before ended: a validator's 95 means no redirection.
+RAN_TWICE='.status.initContainerStatuses[]? | select(.restartCount > 0) |
+  "\(.name): \(.restartCount), before: \(.lastState.terminated | "\(.exitCode) \(.reason) \(.startedAt) to \(.finishedAt)")"'
 
 # made_without_us POD: whether its sandbox was made by a list without our entry, as libcni has noted it.
 made_without_us() {
@@ -86,10 +98,7 @@ made_without_us() {
 }
 
 # refusals POD: Events that say a sandbox could not be made for a reason of ours.
-refusals() { complaints "$1" | grep -E 'linkerd-cni|evergreen' || true; }
+refusals() { complaints "$1" | ours; }
 
-# restarts POD: init containers that ran more than once, and how the run before ended: a validator's 95 means no redirection.
-restarts() {
-  kubectl get pod "$1" -o json | jq -r '.status.initContainerStatuses[]? | select(.restartCount > 0) |
-    "\(.name): \(.restartCount), before: \(.lastState.terminated | "\(.exitCode) \(.reason) \(.startedAt) to \(.finishedAt)")"'
-}
+# ours: of these lines, those that blame us.
+ours() { grep -E 'linkerd-cni|evergreen' || true; }
