@@ -20,6 +20,8 @@ metricRelabelings: {{- toYaml . | nindent 0 }}
 
 {{- /* The containers that serve metrics, by the names of their ports: none in mode init without the repair controller. */}}
 {{- define "evergreen.metricsPorts" -}}
-{{- if eq .Values.mode "watch" }}admin {{ end }}
-{{- if .Values.repairController.enabled }}admin-http{{ end }}
+{{- $ports := list }}
+{{- if eq .Values.mode "watch" }}{{ $ports = append $ports "admin" }}{{ end }}
+{{- if .Values.repairController.enabled }}{{ $ports = append $ports "admin-http" }}{{ end }}
+{{- toJson $ports }}
 {{- end }}

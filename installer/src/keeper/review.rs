@@ -17,7 +17,9 @@ use super::{Token, schedule::Schedule};
 use crate::{
     api,
     config::Config,
-    credentials, rights,
+    credentials,
+    leave::evidence::Named,
+    rights,
     status::{Review, Status},
 };
 
@@ -90,13 +92,12 @@ impl Reviewer {
         } else {
             self.due.failed();
         }
-        let unknown = matches!(&answer, Err(error) if error.class == Class::Unauthorized);
-        self.note(answer, unknown);
-        if unknown {
-            Bearer::Unknown
-        } else {
-            Bearer::NotRefused
-        }
+        let bearer = match &answer {
+            Err(error) if error.class == Class::Unauthorized => Bearer::Unknown,
+            _ => Bearer::NotRefused,
+        };
+        self.note(answer, bearer);
+        bearer
     }
 
     fn with(&self, token: &Path, ca: &Path) -> Result<Client, Error> {
@@ -143,9 +144,10 @@ impl Reviewer {
         }
         // Not under the lock of the facts: somebody may ask for them meanwhile.
         let mut seen = self.status.facts().seen;
-        self.losses_known = seen.look(&self.config).is_ok() && seen.had_rights();
+        let found = seen.look(&self.config);
+        self.losses_known = found.is_ok() && seen.had_rights();
         self.status.facts().seen = seen;
-        if seen.daemonset_missing && !std::mem::replace(&mut self.missing_said, true) {
+        if matches!(found, Ok(Named::Nothing)) && !std::mem::replace(&mut self.missing_said, true) {
             self.log.warn(format_args!(
                 "daemonset=missing name={:?}: this installer will remove everything when it ends; is EVERGREEN_DAEMONSET right?",
                 self.config.daemonset
@@ -155,10 +157,10 @@ impl Reviewer {
     }
 
     /// For whoever asks, and for the end; said when it has changed.
-    fn note(&self, answer: Result<String, Error>, unknown: bool) {
+    fn note(&self, answer: Result<String, Error>, bearer: Bearer) {
         let review = answer.map_or_else(|e| Review::Refused(e.to_string()), Review::Accepted);
         let mut facts = self.status.facts();
-        if unknown {
+        if bearer == Bearer::Unknown {
             facts.seen.unknown_since.get_or_insert_with(Instant::now);
         } else if matches!(review, Review::Accepted(_)) {
             facts.seen.unknown_since = None;

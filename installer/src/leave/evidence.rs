@@ -21,12 +21,18 @@ const ANY_NAME: &str = "none";
 pub struct Seen {
     /// The DaemonSet was there.
     pub daemonset: bool,
-    /// There was none of the name that it is asked for by.
-    pub daemonset_missing: bool,
     /// This pod may read pods: under Linkerd's chart the only right there is to lose.
     pub pods: bool,
     /// The API server has not known the node's credential since.
     pub unknown_since: Option<Instant>,
+}
+
+/// What the name is, that the DaemonSet is asked for by.
+pub enum Named {
+    /// A DaemonSet's, or nobody here knows.
+    Something,
+    /// No DaemonSet's.
+    Nothing,
 }
 
 /// What the API server says of the DaemonSet.
@@ -59,12 +65,12 @@ impl Seen {
     }
 
     /// Asks for what could be lost. An error is no answer: ask again later.
-    pub fn look(&mut self, config: &Config) -> Result<(), Error> {
-        let found = daemonset(config, api::ASKING_TAKES);
-        self.daemonset_missing = matches!(found, Daemonset::Gone);
-        match found {
+    pub fn look(&mut self, config: &Config) -> Result<Named, Error> {
+        let mut named = Named::Something;
+        match daemonset(config, api::ASKING_TAKES) {
             Daemonset::Wanted | Daemonset::Going => self.daemonset = true,
-            Daemonset::Gone | Daemonset::Refused | Daemonset::NamespaceUnknown => {}
+            Daemonset::Gone => named = Named::Nothing,
+            Daemonset::Refused | Daemonset::NamespaceUnknown => {}
             Daemonset::Silent(error) => return Err(error),
         }
         match pods(config, api::ASKING_TAKES) {
@@ -72,7 +78,7 @@ impl Seen {
             Pods::Refused | Pods::Disowned | Pods::Unknown => {}
             Pods::Silent(error) => return Err(error),
         }
-        Ok(())
+        Ok(named)
     }
 }
 

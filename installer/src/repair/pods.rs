@@ -125,13 +125,16 @@ fn pod(raw: RawPod) -> Option<Pod> {
     }
     let annotations = metadata.annotations.unwrap_or_default();
     let uid = metadata.uid?;
+    let controller = controller(metadata.owner_references.unwrap_or_default());
     Some(Pod {
         namespace: metadata.namespace?,
         name: metadata.name?,
         kubelet_uid: annotations.get(STATIC_UID).unwrap_or(&uid).clone(),
         uid,
-        is_of_job: is_of_job(metadata.owner_references.as_deref()),
-        controller: controller(metadata.owner_references.unwrap_or_default()),
+        is_of_job: controller
+            .as_ref()
+            .is_some_and(|c| c.kind.as_deref() == Some("Job")),
+        controller: controller.and_then(|c| c.uid),
         not_redirected: status.phase.as_deref() != Some("Failed") && has_failed(&status),
         validating: validators(&status).any(|v| exit_code(&v.state) != Some(0)),
         untold: MARKS.iter().any(|mark| annotations.contains_key(*mark)) && wants_rules(&spec),
@@ -140,15 +143,9 @@ fn pod(raw: RawPod) -> Option<Pod> {
 }
 
 /// A static pod's is its node, which makes nothing anew when the API server's copy is deleted.
-fn controller(owners: Vec<RawOwner>) -> Option<String> {
+fn controller(owners: Vec<RawOwner>) -> Option<RawOwner> {
     let mut owners = owners.into_iter();
-    let controller = owners.find(|o| o.controller == Some(true) && o.kind.as_deref() != Some("Node"))?;
-    controller.uid
-}
-
-fn is_of_job(owners: Option<&[RawOwner]>) -> bool {
-    let mut owners = owners.into_iter().flatten();
-    owners.any(|o| o.controller == Some(true) && o.kind.as_deref() == Some("Job"))
+    owners.find(|o| o.controller == Some(true) && o.kind.as_deref() != Some("Node"))
 }
 
 fn has_failed(status: &RawStatus) -> bool {

@@ -28,6 +28,8 @@ install_chart() {
   installer_is_ready
 }
 
+uninstall_chart() { helm uninstall "$RELEASE" --namespace "$RELEASE_NAMESPACE" --wait --timeout 60s; }
+
 installer_is_ready() { kubectl -n "$RELEASE_NAMESPACE" rollout status "daemonset/$RELEASE" --timeout=90s; }
 
 # need_installed: for parts that may be run alone. Sets `before`, what the node was without us, as the part `install` does.

@@ -52,7 +52,7 @@ init_mode() {
   installer_is_ready
   wait_for 20 "the API server accepts the credential on the node" host_token_accepted
   pods_join init-next
-  helm uninstall "$RELEASE" --namespace "$RELEASE_NAMESPACE" --wait --timeout 60s
+  uninstall_chart
   uninstall_by_hand
   as_before
 }

@@ -23,7 +23,7 @@ uninstall() {
   make_pod last-meshed meshed
   ready last-meshed
   follow_installer
-  helm uninstall "$RELEASE" --namespace "$RELEASE_NAMESPACE" --wait --timeout 60s
+  uninstall_chart
   leaves_a_clean_node
   wait_for 5 "containerd has loaded the chain without us" has_loaded bridge,portmap
   is_meshed last-meshed
@@ -39,12 +39,12 @@ uninstall_with_least_rights() {
   follow_installer
   make_pod last-meshed meshed
   ready last-meshed
-  helm uninstall "$RELEASE" --namespace "$RELEASE_NAMESPACE" --wait --timeout 60s
+  uninstall_chart
   leaves_a_clean_node
   remove last-meshed
 }
 
-# namespace_deleted: what is in it goes in an order that nobody promises.
+# namespace_deleted: since Kubernetes 1.33 its pods go first, while DaemonSet and rights are as ever.
 namespace_deleted() {
   local kind
   install_chart
