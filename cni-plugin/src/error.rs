@@ -2,7 +2,13 @@
 
 use std::fmt;
 
-use crate::{call, intent, iptables, kube, netconf, netns, nft};
+use crate::{
+    os::netns,
+    policy::intent,
+    protocol::{call, netconf},
+    rules::{iptables, nft},
+};
+use evergreen_kube as kube;
 
 /// A CNI error code. 1 to 99 are the specification's (1.1.0, section "Error", and `pkg/types` of the reference
 /// library); from 100 on they are ours. No runtime acts on a code, people and tests do.

@@ -15,7 +15,7 @@ use std::{
 
 use evergreen_cni::{
     error::{Code, Failure},
-    reply::Reply,
+    protocol::reply::Reply,
 };
 
 /// What the C library calls. It never returns: the exit code is given to `exit`.

@@ -3,32 +3,14 @@
 //! `command` and `settings` (what was given) -> `config` (checked) -> `reconcile` (binary, credentials, conflist made
 //! right), again on each event of `watch`.
 
-mod api;
-mod atomic;
-mod binary;
-mod ca;
-mod check;
-mod command;
-mod config;
-mod conflist;
-mod credentials;
-mod entry;
-mod host;
-mod keeper;
-mod leave;
-mod ownership;
-mod reconcile;
+mod cli;
+mod cluster;
+mod health;
+mod node;
 mod repair;
-mod report;
-mod rights;
 #[cfg(test)]
 mod scratch;
-mod serve;
-mod settings;
-mod status;
 mod sys;
-mod token;
-mod volume;
 mod watch;
 
 use std::{
@@ -43,16 +25,24 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use evergreen_cni::log::{Level, Log};
+use evergreen_kube::log::{Level, Log};
 
-use command::{Asked, PROGRAM, Verb};
-use config::{Config, Place};
-use keeper::Keeper;
-use leave::Decision;
-use reconcile::{Outcome, Reconciler};
-use report::{Report, Voice};
-use settings::Given;
-use status::Status;
+use cli::{
+    command::{self, Asked, PROGRAM, Verb},
+    config::{self, Config, Paths},
+    settings::RawSettings,
+};
+use cluster::{
+    credential_thread::{self, CredentialThread},
+    uninstall::{self, Decision},
+};
+use health::{
+    check,
+    report::{Report, ReportLog},
+    serve,
+    status::Status,
+};
+use node::reconcile::{self, Outcome, Reconciler};
 use sys::Signals;
 use watch::{Event, Watch};
 
@@ -86,7 +76,7 @@ fn ended(program: &'static str, outcome: Result<()>) -> ExitCode {
     }
 }
 
-fn start(verb: Option<Verb>, given: Given) -> Result<()> {
+fn start(verb: Option<Verb>, given: RawSettings) -> Result<()> {
     let log = Log::of(PROGRAM, config::level(&given)?);
     let verb = match verb {
         Some(verb) => verb,
@@ -94,7 +84,7 @@ fn start(verb: Option<Verb>, given: Given) -> Result<()> {
         None => Verb::Once,
     };
     match verb {
-        Verb::Uninstall => return uninstall(&Place::for_removal(&given)?, log),
+        Verb::Uninstall => return uninstall(&Paths::for_removal(&given)?, log),
         Verb::Check => return check(&Config::from_given(&given)?),
         Verb::Once | Verb::Run => {}
     }
@@ -116,8 +106,8 @@ fn start(verb: Option<Verb>, given: Given) -> Result<()> {
 
 /// Installs, waits for a network if there is none yet, and ends.
 fn once(mut reconciler: Reconciler, mut watch: Watch, log: Log) -> Result<()> {
-    let token = keeper::decide_once(reconciler.config(), log);
-    let mut voice = Voice::default();
+    let token = credential_thread::decide_once(reconciler.config(), log);
+    let mut voice = ReportLog::default();
     let until = Instant::now() + reconciler.config().wait;
     loop {
         watch.follow(directories(reconciler.config()));
@@ -147,14 +137,14 @@ fn run(mut reconciler: Reconciler, mut watch: Watch, button: UnixStream, log: Lo
         serve::start(address, Arc::new(move |path| asked.answer(path)), log)
             .unwrap_or_else(|e| log.warn(format_args!("not serving: {e:#}")));
     }
-    let keeper = Keeper::start(reconciler.config(), &status, button, log)?;
-    let mut voice = Voice::default();
+    let credential_thread = CredentialThread::start(reconciler.config(), &status, button, log)?;
+    let mut voice = ReportLog::default();
     loop {
         watch.follow(directories(reconciler.config()));
-        let Outcome { report, installed } = reconciler.turn(&keeper.token());
+        let Outcome { report, installed } = reconciler.turn(&credential_thread.token());
         voice.say(log, &report);
         status.after_turn(&report, installed);
-        keeper.wake();
+        credential_thread.wake();
         if watch.next(report.look_again())? == Event::Leave {
             break;
         }
@@ -163,7 +153,7 @@ fn run(mut reconciler: Reconciler, mut watch: Watch, button: UnixStream, log: Lo
     let decision = if reconciler.is_succeeded() {
         Decision::keep("another installer works on this node")
     } else {
-        leave::decide(reconciler.config(), &seen, log)
+        uninstall::decide(reconciler.config(), &seen, log)
     };
     let word = if decision.remove { "removes" } else { "keeps" };
     log.info(format_args!("leaving={word} because={:?}", decision.because));
@@ -184,12 +174,12 @@ fn check(config: &Config) -> Result<()> {
     }
 }
 
-fn uninstall(place: &Place, log: Log) -> Result<()> {
+fn uninstall(place: &Paths, log: Log) -> Result<()> {
     removed(&reconcile::uninstall(place), log)
 }
 
 fn removed(report: &Report, log: Log) -> Result<()> {
-    Voice::default().say(log, report);
+    ReportLog::default().say(log, report);
     if !report.all_well() {
         bail!("not everything could be removed: {}", problems(report));
     }

@@ -24,27 +24,26 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use evergreen_cni::{
-    deadline::Deadline,
-    kube::{Client, Error},
-    log::Log,
-};
+use evergreen_kube::{Client, Error, deadline::Deadline, log::Log};
 
 use self::{
-    act::Hand,
+    act::Evictor,
     counts::Counts,
     flags::Flags,
     pods::{List, Pod},
     suspects::Suspects,
 };
 use crate::{
-    api,
-    config::{Place, Server},
-    conflist,
-    host::HostPath,
-    report::{Report, Voice},
-    serve,
-    settings::Given,
+    cli::{
+        config::{Paths, Server},
+        settings::RawSettings,
+    },
+    cluster::api,
+    health::{
+        report::{Report, ReportLog},
+        serve,
+    },
+    node::{conflist, host::HostPath},
     sys::{self, Signals},
 };
 
@@ -68,7 +67,7 @@ const RESULTS_DIR: &str = "EVERGREEN_CNI_RESULTS_DIR";
 struct Repair {
     server: Server,
     node: String,
-    place: Place,
+    place: Paths,
     /// Where libcni's records are, when they are mounted.
     results: Option<HostPath>,
     suspects: Suspects,
@@ -76,8 +75,8 @@ struct Repair {
     listed_all: Option<Instant>,
     /// How many were asked for so far.
     evictions: usize,
-    hand: Hand,
-    voice: Voice,
+    hand: Evictor,
+    voice: ReportLog,
     counts: Arc<Counts>,
     log: Log,
 }
@@ -91,7 +90,7 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
         bail!("{NODE} is not set: name the node whose pods are looked at");
     };
     let dir = text(RESULTS_DIR).filter(|d| !d.is_empty());
-    let given = Given::default().variables(&lookup)?;
+    let given = RawSettings::default().variables(&lookup)?;
     let server = Server::from_given(&given)?;
     let mut signals = Signals::take_over().context("take the signals over")?;
     let counts = Arc::new(Counts::default());
@@ -99,12 +98,12 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
     serve::start(flags.admin, Arc::new(move |path| asked.answer(path)), log)?;
     let mut repair = Repair {
         results: results(&given, dir.as_deref().unwrap_or(records::USUAL_DIR), log)?,
-        place: Place::for_removal(&given)?,
-        hand: Hand::new(&server, &counts, log),
+        place: Paths::for_removal(&given)?,
+        hand: Evictor::new(&server, &counts, log),
         suspects: Suspects::new(Instant::now()),
         listed_all: None,
         evictions: 0,
-        voice: Voice::default(),
+        voice: ReportLog::default(),
         server,
         node,
         counts,
@@ -135,7 +134,7 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
 }
 
 /// libcni's folder, when it is mounted; says which.
-fn results(given: &Given, dir: &str, log: Log) -> Result<Option<HostPath>> {
+fn results(given: &RawSettings, dir: &str, log: Log) -> Result<Option<HostPath>> {
     if !dir.starts_with('/') {
         bail!("{RESULTS_DIR} is {dir:?}: write an absolute path of the node");
     }
@@ -237,8 +236,8 @@ impl Repair {
         let mut without = Vec::new();
         for (sandbox, uid) in suspects {
             match pods.remove(&uid) {
-                Some(pod) if pod.untold && pod.runs => without.push(pod),
-                Some(pod) if pod.untold || pod.validating => {}
+                Some(pod) if pod.lacks_validator && pod.runs => without.push(pod),
+                Some(pod) if pod.lacks_validator || pod.validating => {}
                 _ => self.suspects.settle(&sandbox),
             }
         }
@@ -247,7 +246,7 @@ impl Repair {
 }
 
 /// The sandboxes of this node that were made without us, and what the kubelet calls their pods by.
-fn made_without_us(place: &Place, dir: &HostPath, report: &mut Report) -> Result<BTreeMap<String, String>> {
+fn made_without_us(place: &Paths, dir: &HostPath, report: &mut Report) -> Result<BTreeMap<String, String>> {
     let records = records::read(dir.here(), &place.type_name)?;
     if records.is_empty() {
         report.notice(format_args!(
@@ -256,7 +255,7 @@ fn made_without_us(place: &Place, dir: &HostPath, report: &mut Report) -> Result
     }
     let programming = conflist::programming(place).with_context(|| format!("look at {}", place.net_dir))?;
     let newest = sandboxes::newest(&records, &programming).into_iter();
-    let without = newest.filter(|(_, sandbox)| sandbox.without_us);
+    let without = newest.filter(|(_, sandbox)| sandbox.unmeshed);
     Ok(without
         .map(|(uid, sandbox)| (sandbox.id.to_owned(), uid.to_owned()))
         .collect())

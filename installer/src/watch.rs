@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use inotify::{Event as Change, EventMask, Inotify, WatchDescriptor, WatchMask};
 
 use crate::{
-    atomic, conflist,
+    node::{atomic, conflist},
     sys::{self, Signals},
 };
 

@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
 };
 
-use evergreen_cni::kube::claims::Claims;
+use evergreen_kube::claims::Claims;
 use evergreen_test_support::{
     api::{Api, Bound},
     pki::Pki,

@@ -38,9 +38,9 @@ fn the_plugin_gets_a_token_that_dies_with_the_node_and_not_with_the_pod() {
 }
 
 fn ask_as_the_plugin(cluster: &Cluster) -> String {
-    use evergreen_cni::{
+    use evergreen_kube::{
+        Client, Kubeconfig, Source,
         deadline::Deadline,
-        kube::{Client, Kubeconfig, Source},
         log::{Level, Log},
     };
     let file = |name: &str| Source::File(cluster.node.net("linkerd-cni.evergreen").join(name));

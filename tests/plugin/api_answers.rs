@@ -7,7 +7,7 @@ mod troubles;
 use std::{thread, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use evergreen_cni::kube::Class;
+use evergreen_kube::Class;
 use evergreen_test_support::{
     api::{Answer, Framing},
     run::{CniCall, CniReply, binary},

@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use evergreen_cni::{
+use evergreen_kube::{
+    Class, Client, Error, Pod,
     deadline::Deadline,
-    kube::{Class, Client, Error, Pod},
     log::{Level, Log},
 };
 use evergreen_test_support::api::{Answer, BlackHole, Door, Pace};

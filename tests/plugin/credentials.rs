@@ -4,7 +4,7 @@
 use std::{fs, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use evergreen_cni::kube::Class;
+use evergreen_kube::Class;
 use evergreen_test_support::pki::{Authority, CURRENT, EXPIRED};
 use serde_json::json;
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use evergreen_cni::kube::Class;
+use evergreen_kube::Class;
 use serde_json::{Value, json};
 
 use crate::node::Node;

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use evergreen_cni::kube::pod::read_pod;
+use evergreen_kube::pod::read_pod;
 use evergreen_test_support::{
     api::Answer,
     netns::Namespace,

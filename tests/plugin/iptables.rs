@@ -3,14 +3,15 @@
 use std::{path::PathBuf, time::Duration};
 
 use evergreen_cni::{
-    cidr::Family,
-    deadline::Deadline,
-    intent::Redirect,
-    iptables::{self, Tools},
-    netconf::IptablesMode,
-    nft,
-    ruleset::Ruleset,
+    policy::{cidr::Family, intent::Redirect},
+    protocol::netconf::IptablesMode,
+    rules::{
+        iptables::{self, Tools},
+        nft,
+        ruleset::Ruleset,
+    },
 };
+use evergreen_kube::deadline::Deadline;
 use evergreen_test_support::{
     netns::{Namespace, Wire, without_nf_tables},
     run::CniCall,

@@ -8,13 +8,14 @@ use std::{
 };
 
 use evergreen_cni::{
-    cidr::Family,
-    deadline::Deadline,
-    intent::Redirect,
-    iptables::{self, Tools},
-    netconf::IptablesMode,
-    ruleset::Ruleset,
+    policy::{cidr::Family, intent::Redirect},
+    protocol::netconf::IptablesMode,
+    rules::{
+        iptables::{self, Tools},
+        ruleset::Ruleset,
+    },
 };
+use evergreen_kube::deadline::Deadline;
 use evergreen_test_support::{
     netns::{Namespace, without_nf_tables},
     run::{CniCall, CniReply},

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use evergreen_cni::kube::Class;
+use evergreen_kube::Class;
 use serde_json::json;
 
 use crate::node::{ACCOUNT, Node, open};

@@ -1,7 +1,11 @@
 //! A kernel whose nf_tables answers but lacks what our rules need (`nat`, `redir`): ADD takes the fallback, and the calls
 //! after it find the rules where they are.
 
-use evergreen_cni::{cidr::Family, intent::Redirect, netconf::IptablesMode, nft, ruleset::Ruleset};
+use evergreen_cni::{
+    policy::{cidr::Family, intent::Redirect},
+    protocol::netconf::IptablesMode,
+    rules::{nft, ruleset::Ruleset},
+};
 use evergreen_test_support::{
     netns::Namespace,
     run::{CniCall, CniReply},

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use evergreen_cni::{
-    cidr::Family,
-    intent::Redirect,
-    nft::{self, Applied},
-    ruleset::Ruleset,
+    policy::{cidr::Family, intent::Redirect},
+    rules::{
+        nft::{self, Applied},
+        ruleset::Ruleset,
+    },
 };
 use evergreen_test_support::netns::{Listener, Namespace, PEER_V4, PEER_V6, POD_V4, POD_V6, Wire, ask_tcp};
 

@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use evergreen_cni::{
+use evergreen_kube::{
+    Client, Error, Pod,
     deadline::Deadline,
-    kube::{Client, Error, Pod},
     log::{Level, Log},
 };
 use evergreen_test_support::{api::Api, pki::Pki};

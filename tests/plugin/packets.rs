@@ -12,12 +12,14 @@ use std::{
 };
 
 use evergreen_cni::{
-    deadline::Deadline,
-    iptables::{self, Tools},
-    netconf::IptablesMode,
-    nft::{self, Applied},
-    ruleset::Ruleset,
+    protocol::netconf::IptablesMode,
+    rules::{
+        iptables::{self, Tools},
+        nft::{self, Applied},
+        ruleset::Ruleset,
+    },
 };
+use evergreen_kube::deadline::Deadline;
 use evergreen_test_support::netns::{PEER_V4, PEER_V6, POD_V4, POD_V6, Wire};
 
 use self::{

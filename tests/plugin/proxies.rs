@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use evergreen_cni::kube::Class;
+use evergreen_kube::Class;
 use evergreen_test_support::{
     pki::{CURRENT, Pair},
     run::{CniCall, binary},

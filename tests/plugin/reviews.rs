@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use evergreen_cni::{
+use evergreen_kube::{
+    Class, Client, Kubeconfig, Secret, Source,
     deadline::Deadline,
-    kube::{
-        Class, Client, Kubeconfig, Secret, Source,
-        review::{Action, BoundTo, TokenRequest},
-    },
     log::{Level, Log},
+    review::{Action, BoundTo, TokenRequest},
 };
 use serde_json::json;
 
@@ -77,7 +75,7 @@ fn a_token_is_minted_for_a_node_and_works_until_the_node_is_gone() {
         uid: "uid-1",
     };
     let minted = asking.token_request(&wanted(Some(bound))).unwrap();
-    let in_a_day = evergreen_cni::kube::clock::now() + 86_400;
+    let in_a_day = evergreen_kube::clock::now() + 86_400;
     assert!((minted.expires - in_a_day).abs() < 60, "{minted:?}");
     let token = std::str::from_utf8(minted.token.reveal()).unwrap();
     assert!(!format!("{minted:?}").contains(token));

@@ -1,10 +1,12 @@
 //! From a redirect to rules. What the rules do to packets is shown in `packets.rs`.
 
 use evergreen_cni::{
-    cidr::{CidrSet, Family},
-    intent::Redirect,
-    ports::{Port, PortSet},
-    ruleset::Ruleset,
+    policy::{
+        cidr::{CidrSet, Family},
+        intent::Redirect,
+        ports::{Port, PortSet},
+    },
+    rules::ruleset::Ruleset,
 };
 
 /// The redirect that Linkerd's chart asks for.

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use evergreen_cni::ruleset::Ruleset;
+use evergreen_cni::rules::ruleset::Ruleset;
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ fn every_netconf_and_pod_comes_to_the_rules_beside_them() {
         // The sum in the comments is part of the text: it must not change between versions, or CHECK without the API
         // server would find every older pod changed.
         namespace
-            .run(evergreen_cni::nft::read)
+            .run(evergreen_cni::rules::nft::read)
             .map(|found: Ruleset| found.is_whole())
             .unwrap()
             .unwrap();

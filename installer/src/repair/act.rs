@@ -6,15 +6,11 @@ use std::{
     time::Duration,
 };
 
-use evergreen_cni::{
-    deadline::Deadline,
-    kube::{Class, Client, Error},
-    log::Log,
-};
+use evergreen_kube::{Class, Client, Error, deadline::Deadline, log::Log};
 use serde_json::json;
 
 use super::{counts::Counts, event, pace::Paused, pods::Pod};
-use crate::{api, config::Server};
+use crate::{cli::config::Server, cluster::api};
 
 /// What an eviction and its Event may take. Where a PodDisruptionBudget says no, the client would ask for as long as it has
 /// time; a client for all pods would have none left for those that follow.
@@ -30,7 +26,7 @@ const BARE: &str = "the pod runs without rules, past its proxy: its sandbox was 
      would make it anew, so it stays: delete it and make it again";
 
 /// Deletes, evicts, and tells.
-pub struct Hand {
+pub struct Evictor {
     server: Server,
     paused: Paused,
     /// Pods that stay, and that somebody has been told of.
@@ -39,7 +35,7 @@ pub struct Hand {
     log: Log,
 }
 
-impl Hand {
+impl Evictor {
     /// Nothing has been done yet.
     pub fn new(server: &Server, counts: &Arc<Counts>, log: Log) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::serve::Answer;
+use crate::health::serve::Answer;
 
 /// Since the start, but for the gauge.
 #[derive(Debug, Default)]

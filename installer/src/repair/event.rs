@@ -1,6 +1,6 @@
 //! An Event about a pod, where a person looks first.
 
-use evergreen_cni::kube::{Class, Client, Error, clock};
+use evergreen_kube::{Class, Client, Error, clock};
 use serde_json::{Value, json};
 
 use super::{PROGRAM, pods::Pod};

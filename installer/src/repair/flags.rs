@@ -3,7 +3,7 @@
 use std::{ffi::OsString, net::SocketAddr};
 
 use anyhow::{Context, Result, bail};
-use evergreen_cni::log::Level;
+use evergreen_kube::log::Level;
 
 /// What they say.
 #[derive(Debug)]

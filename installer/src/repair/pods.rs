@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use evergreen_cni::{
-    intent::{MARKS, PROXY_INIT},
-    kube::pod::PROXY,
-};
+use evergreen_cni::policy::intent::{MARKS, PROXY_INIT};
+use evergreen_kube::pod::PROXY;
 use serde::Deserialize;
 
 /// The init container that finds out whether the redirection works.
@@ -35,7 +33,7 @@ pub struct Pod {
     /// Its validator has not ended well, or not yet.
     pub validating: bool,
     /// The plugin would program it, and it has no validator that would find out.
-    pub untold: bool,
+    pub lacks_validator: bool,
     /// It runs.
     pub runs: bool,
 }
@@ -137,7 +135,7 @@ fn pod(raw: RawPod) -> Option<Pod> {
         controller: controller.and_then(|c| c.uid),
         not_redirected: status.phase.as_deref() != Some("Failed") && has_failed(&status),
         validating: validators(&status).any(|v| exit_code(&v.state) != Some(0)),
-        untold: MARKS.iter().any(|mark| annotations.contains_key(*mark)) && wants_rules(&spec),
+        lacks_validator: MARKS.iter().any(|mark| annotations.contains_key(*mark)) && wants_rules(&spec),
         runs: status.phase.as_deref() == Some("Running"),
     })
 }
@@ -197,14 +195,14 @@ mod tests {
         list(&pod).iter().any(|pod| pod.not_redirected)
     }
 
-    fn untold(change: impl FnOnce(&mut Value)) -> bool {
+    fn lacks_validator(change: impl FnOnce(&mut Value)) -> bool {
         let mut pod = json!({
             "metadata": {"namespace": "shop", "name": "web-0", "uid": "u",
                          "annotations": {"linkerd.io/proxy-version": "edge"}},
             "spec": {"containers": [{"name": "app"}, {"name": "linkerd-proxy"}], "initContainers": [{"name": "migrate"}]},
             "status": {"phase": "Running"}});
         change(&mut pod);
-        list(&pod).iter().any(|pod| pod.untold && pod.runs)
+        list(&pod).iter().any(|pod| pod.lacks_validator && pod.runs)
     }
 
     #[test]
@@ -230,9 +228,9 @@ mod tests {
 
     #[test]
     fn a_running_pod_with_a_proxy_and_nobody_to_tell_asks_for_rules() {
-        assert!(untold(|_| {}));
+        assert!(lacks_validator(|_| {}));
         let sidecar = json!({"containers": [{"name": "app"}], "initContainers": [{"name": "linkerd-proxy"}]});
-        assert!(untold(|p| p["spec"] = sidecar));
+        assert!(lacks_validator(|p| p["spec"] = sidecar));
         for (field, value) in [
             ("/metadata/annotations", json!({"linkerd.io/inject": "enabled"})),
             ("/spec/containers", json!([{"name": "app"}])),
@@ -247,12 +245,12 @@ mod tests {
             ("/spec", Value::Null),
         ] {
             assert!(
-                !untold(|p| *p.pointer_mut(field).unwrap() = value.clone()),
+                !lacks_validator(|p| *p.pointer_mut(field).unwrap() = value.clone()),
                 "{field} {value}"
             );
         }
-        assert!(!untold(|p| p["spec"]["hostNetwork"] = json!(true)));
-        assert!(!untold(
+        assert!(!lacks_validator(|p| p["spec"]["hostNetwork"] = json!(true)));
+        assert!(!lacks_validator(
             |p| p["metadata"]["deletionTimestamp"] = json!("2026-11-30T00:00:00Z")
         ));
     }

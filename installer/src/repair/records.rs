@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
-use crate::conflist::Chain;
+use crate::node::conflist::Chain;
 
 /// Below the node's root, where libcni keeps them unless told otherwise.
 pub const USUAL_DIR: &str = "/var/lib/cni/results";

@@ -17,7 +17,7 @@ pub struct Sandbox<'a> {
     /// The runtime's id of it.
     pub id: &'a str,
     /// No rules of ours can be in it, and a sandbox made anew would get them.
-    pub without_us: bool,
+    pub unmeshed: bool,
     written: SystemTime,
 }
 
@@ -27,7 +27,7 @@ struct Seen<'a> {
     /// The pod, and when its first interface was attached.
     first: Option<(&'a str, SystemTime)>,
     with_us: bool,
-    has_us_now: bool,
+    meshed_now: bool,
 }
 
 /// The newest sandbox of each pod, by what the kubelet calls the pod.
@@ -38,7 +38,7 @@ pub fn newest<'a>(records: &'a [Record], programming: &BTreeSet<String>) -> BTre
         seen.with_us |= record.chain.with_us;
         if record.is_first {
             seen.first = Some((&*record.uid, record.written)).max(seen.first);
-            seen.has_us_now |= programming.contains(&record.chain.name);
+            seen.meshed_now |= programming.contains(&record.chain.name);
         }
     }
     let mut newest: BTreeMap<&str, Sandbox<'_>> = BTreeMap::new();
@@ -46,13 +46,13 @@ pub fn newest<'a>(records: &'a [Record], programming: &BTreeSet<String>) -> BTre
         let Some((uid, written)) = seen.first else {
             continue;
         };
-        let without_us = !seen.with_us && seen.has_us_now;
+        let unmeshed = !seen.with_us && seen.meshed_now;
         if newest.get(uid).is_none_or(|known| known.written <= written) {
             newest.insert(
                 uid,
                 Sandbox {
                     id,
-                    without_us,
+                    unmeshed,
                     written,
                 },
             );
@@ -66,7 +66,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::conflist::Chain;
+    use crate::node::conflist::Chain;
 
     fn record(uid: &str, sandbox: &str, second: u64, network: &str, with_us: bool) -> Record {
         Record {
@@ -83,7 +83,7 @@ mod tests {
 
     fn found(records: &[Record]) -> Vec<(&str, &str)> {
         let newest = newest(records, &BTreeSet::from(["net".to_owned()]));
-        let without = newest.into_iter().filter(|(_, sandbox)| sandbox.without_us);
+        let without = newest.into_iter().filter(|(_, sandbox)| sandbox.unmeshed);
         without.map(|(uid, sandbox)| (uid, sandbox.id)).collect()
     }
 

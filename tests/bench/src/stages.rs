@@ -40,12 +40,13 @@ type Part = (i64, &'static str);
 const ALL: &str = "";
 const RUN: &str = "evergreen_cni::run";
 const END: &str = "evergreen_cni::end";
-const DECIDE: &str = "evergreen_cni::decision::decide";
-const LOAD: &str = "evergreen_cni::kube::client::Origin::load";
-const GET: &str = "evergreen_cni::kube::client::Client::get";
+const DECIDE: &str = "evergreen_cni::policy::decision::decide";
+const LOAD: &str = "evergreen_kube::client::Origin::load";
+const GET: &str = "evergreen_kube::client::Client::get";
 const CONNECT: &str = "ureq::pool::ConnectionPool::run_connector";
-const BUILD: &str = "evergreen_cni::ruleset::build::<impl evergreen_cni::ruleset::Ruleset>::build";
-const PROGRAM: &str = "evergreen_cni::rules::program";
+const BUILD: &str =
+    "evergreen_cni::rules::ruleset::build::<impl evergreen_cni::rules::ruleset::Ruleset>::build";
+const PROGRAM: &str = "evergreen_cni::rules::apply::program";
 /// The namespace's thread; the C library's name for where one begins.
 const THREAD: &str = "start_thread";
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use evergreen_cni::kube::Class;
+use evergreen_kube::Class;
 use evergreen_test_support::api::{Answer, Framing};
 use serde_json::json;
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use evergreen_cni::kube::Class;
+use evergreen_kube::Class;
 use evergreen_test_support::api::{Answer, Framing, Pace};
 
 use super::{Row, check};

@@ -1,6 +1,6 @@
 //! The configurations of the packet matrix.
 
-use evergreen_cni::{cidr::Family, intent::Redirect};
+use evergreen_cni::policy::{cidr::Family, intent::Redirect};
 
 use crate::ruleset::{port, ports, subnets};
 

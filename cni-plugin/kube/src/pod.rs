@@ -1,0 +1,277 @@
+//! The fields of a pod and a namespace that decide something, and no others: the rest of the object is skipped
+//! while it is read.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::object::{Object, read};
+
+/// Labels or annotations.
+pub type Strings = BTreeMap<String, String>;
+
+/// A pod as the API server has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pod {
+    /// `metadata.uid`
+    pub uid: String,
+    /// `metadata.labels`
+    pub labels: Strings,
+    /// `metadata.annotations`
+    pub annotations: Strings,
+    /// `spec.containers`
+    pub containers: Vec<Container>,
+    /// `spec.initContainers`, native sidecars among them
+    pub init_containers: Vec<Container>,
+    /// `spec.securityContext.runAsUser`
+    pub run_as_user: Option<i64>,
+}
+
+/// A container or init container.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Container {
+    /// `name`
+    pub name: String,
+    /// `securityContext.runAsUser`
+    pub run_as_user: Option<i64>,
+    /// `env`, only entries with a literal value; kept for the proxy alone, since others may hold secrets
+    pub env: Strings,
+}
+
+/// A namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Namespace {
+    /// `metadata.annotations`
+    pub annotations: Strings,
+}
+
+/// The name of the proxy's container, as the injector writes it. The one container whose environment is kept.
+pub const PROXY: &str = "linkerd-proxy";
+/// The kubelet calls a static pod by a uid of its own and writes it here on the copy that the API server has.
+const STATIC_UID: [&str; 2] = ["kubernetes.io/config.hash", "kubernetes.io/config.mirror"];
+
+impl Pod {
+    /// True when a runtime that calls the pod by this uid means this one.
+    pub fn is(&self, uid: &str) -> bool {
+        self.uid == uid
+            || STATIC_UID
+                .iter()
+                .any(|key| self.annotations.get(*key).is_some_and(|u| u == uid))
+    }
+}
+
+// What follows is the raw form. Null, absent and empty are one.
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct RawPodSpec {
+    containers: Option<Vec<RawContainer>>,
+    init_containers: Option<Vec<RawContainer>>,
+    security_context: Option<RawSecurityContext>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawContainer {
+    name: Option<String>,
+    security_context: Option<RawSecurityContext>,
+    env: Option<Vec<RawVariable>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct RawSecurityContext {
+    run_as_user: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct RawVariable {
+    name: Option<String>,
+    value: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct RawServiceSpec {
+    ports: Option<Vec<RawServicePort>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawServicePort {
+    port: Option<u16>,
+    /// A number, or the name of a container's port.
+    target_port: Option<serde_json::Value>,
+}
+
+/// Reads a pod, or says what the bytes are instead.
+pub fn read_pod(body: &[u8]) -> Result<Pod, String> {
+    let raw: Object<RawPodSpec> = read(body, "Pod")?;
+    let metadata = raw.metadata.unwrap_or_default();
+    let spec = raw.spec.unwrap_or_default();
+    let containers = |raw: Option<Vec<RawContainer>>| raw.into_iter().flatten().map(container).collect();
+    Ok(Pod {
+        uid: metadata.uid.unwrap_or_default(),
+        labels: metadata.labels.unwrap_or_default(),
+        annotations: metadata.annotations.unwrap_or_default(),
+        containers: containers(spec.containers),
+        init_containers: containers(spec.init_containers),
+        run_as_user: spec.security_context.unwrap_or_default().run_as_user,
+    })
+}
+
+/// Reads a namespace.
+pub(super) fn read_namespace(body: &[u8]) -> Result<Namespace, String> {
+    let raw: Object<serde::de::IgnoredAny> = read(body, "Namespace")?;
+    Ok(Namespace {
+        annotations: raw.metadata.unwrap_or_default().annotations.unwrap_or_default(),
+    })
+}
+
+/// Reads the ports of a service and the target ports that are numbers, ascending.
+pub(super) fn read_service_ports(body: &[u8]) -> Result<Vec<u16>, String> {
+    let raw: Object<RawServiceSpec> = read(body, "Service")?;
+    let ports = raw.spec.unwrap_or_default().ports.unwrap_or_default();
+    let mut numbers: Vec<u16> = Vec::new();
+    for port in ports {
+        let target = port
+            .target_port
+            .and_then(|t| t.as_u64())
+            .and_then(|t| u16::try_from(t).ok());
+        numbers.extend(port.port.into_iter().chain(target).filter(|p| *p > 0));
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
+}
+
+fn container(raw: RawContainer) -> Container {
+    let name = raw.name.unwrap_or_default();
+    let kept = if name == PROXY {
+        raw.env.unwrap_or_default()
+    } else {
+        Vec::new()
+    };
+    Container {
+        run_as_user: raw.security_context.unwrap_or_default().run_as_user,
+        env: kept
+            .into_iter()
+            .filter_map(|v| Some((v.name?, v.value?)))
+            .collect(),
+        name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture(name: &str) -> Vec<u8> {
+        let path = format!(
+            "{}/../../tests/fixtures/pods/{name}.json",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        std::fs::read(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+    }
+
+    #[test]
+    fn a_meshed_pod_keeps_the_environment_of_its_proxy_alone() {
+        let pod = read_pod(&fixture("meshed")).unwrap();
+        let names = |cs: &[Container]| cs.iter().map(|c| c.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&pod.containers), ["linkerd-proxy", "web"]);
+        assert_eq!(names(&pod.init_containers), ["linkerd-network-validator"]);
+        assert_eq!(pod.uid, "6b0e3a2e-52f7-4c3f-9a51-3d1b2c4e5f60");
+        assert_eq!(
+            pod.annotations["config.linkerd.io/skip-outbound-ports"],
+            "5432,6379"
+        );
+        assert_eq!(pod.labels["linkerd.io/control-plane-ns"], "linkerd");
+        let proxy = &pod.containers[0];
+        assert_eq!(proxy.run_as_user, Some(2102));
+        assert_eq!(proxy.env["LINKERD2_PROXY_INBOUND_LISTEN_ADDR"], "0.0.0.0:4143");
+        assert!(
+            !proxy.env.contains_key("_pod_name"),
+            "a value from elsewhere is none"
+        );
+        assert!(
+            pod.containers[1].env.is_empty(),
+            "the app's environment may hold secrets"
+        );
+    }
+
+    #[test]
+    fn a_native_sidecar_is_among_the_init_containers() {
+        let pod = read_pod(&fixture("native-sidecar")).unwrap();
+        assert!(
+            pod.init_containers
+                .iter()
+                .any(|c| c.name == PROXY && !c.env.is_empty())
+        );
+        assert!(pod.containers.iter().all(|c| c.name != PROXY));
+    }
+
+    #[test]
+    fn null_maps_and_lists_are_empty() {
+        let pod = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"labels":null,"annotations":null},
+            "spec":{"containers":null,"initContainers":null,"securityContext":null}}"#;
+        assert_eq!(read_pod(pod.as_bytes()), Ok(Pod::default()));
+        assert_eq!(
+            read_pod(br#"{"kind":"Pod","apiVersion":"v1"}"#),
+            Ok(Pod::default())
+        );
+    }
+
+    #[test]
+    fn a_pod_may_leave_its_kind_unsaid() {
+        let pod = r#"{"metadata":{"name":"web-0","uid":"u"},"spec":{"containers":[{"name":"web"}]}}"#;
+        assert_eq!(read_pod(pod.as_bytes()).unwrap().containers[0].name, "web");
+        assert!(read_pod(br#"{"metadata":{},"status":"Failure"}"#).is_err());
+    }
+
+    #[test]
+    fn what_is_no_pod_is_said_without_quoting_it() {
+        for (body, cause) in [
+            (
+                r#"{"kind":"Status","apiVersion":"v1","status":"Success"}"#,
+                "a \"Status\" of \"v1\", not a Pod",
+            ),
+            (
+                r#"{"kind":"Pod","apiVersion":"v2"}"#,
+                "a \"Pod\" of \"v2\", not a Pod of \"v1\"",
+            ),
+            (r#"{"apiVersion":"v1"}"#, "JSON without a kind"),
+            ("{}", "JSON without a kind"),
+            (r#"{"kind":"Pod","#, "ends too early"),
+            ("", "ends too early"),
+            ("<html>s3cret</html>", "an HTML page"),
+            ("s3cret", "no JSON"),
+            (
+                r#"{"kind":"Pod","apiVersion":"v1","metadata":{"labels":"s3cret"}}"#,
+                "another type than a Pod's",
+            ),
+            ("[1]", "another type than a Pod's"),
+        ] {
+            let error = read_pod(body.as_bytes()).unwrap_err();
+            assert!(error.contains(cause), "{body}: {error}");
+            assert!(!error.contains("s3cret"), "{body}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_static_pod_is_meant_by_the_uid_the_kubelet_gave_it() {
+        let mut pod = Pod {
+            uid: "of-the-mirror".into(),
+            ..Pod::default()
+        };
+        assert!(pod.is("of-the-mirror") && !pod.is("of-the-file"));
+        pod.annotations
+            .insert("kubernetes.io/config.hash".into(), "of-the-file".into());
+        assert!(pod.is("of-the-file"));
+    }
+
+    #[test]
+    fn a_service_gives_its_ports_and_the_numbers_behind_them() {
+        let service = r#"{"kind":"Service","apiVersion":"v1","spec":{"ports":[
+            {"port":443,"targetPort":6443},{"port":8443,"targetPort":"https"},{"port":443,"targetPort":70000}]}}"#;
+        assert_eq!(read_service_ports(service.as_bytes()), Ok(vec![443, 6443, 8443]));
+    }
+}

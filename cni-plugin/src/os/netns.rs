@@ -1,0 +1,294 @@
+//! Another network namespace: opened, looked at, and entered by a closure on a thread that ends there.
+
+use std::{
+    any::Any,
+    fmt,
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    thread,
+};
+
+use crate::{os::sys, policy::cidr::Family};
+
+/// An open network namespace. It lives at least as long as this.
+#[derive(Debug)]
+pub struct Netns {
+    path: PathBuf,
+    handle: File,
+}
+
+/// Why a namespace cannot be used.
+#[derive(Debug)]
+pub struct Error {
+    path: PathBuf,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    Missing,
+    Open(io::Error),
+    NotANamespace(&'static str),
+    NotANetworkNamespace,
+    Thread(io::Error),
+    Enter(io::Error),
+    Panicked(String),
+}
+
+// === impl Netns ===
+
+impl Netns {
+    /// Opens the namespace a runtime named in `CNI_NETNS`.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let error = |why| Error {
+            path: path.to_owned(),
+            why,
+        };
+        // Without O_NONBLOCK a named pipe at that path would hold us until somebody writes to it.
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path);
+        let handle = opened.map_err(|e| {
+            error(if e.kind() == io::ErrorKind::NotFound {
+                Why::Missing
+            } else {
+                Why::Open(e)
+            })
+        })?;
+        match sys::namespace_kind(&handle) {
+            Ok(libc::CLONE_NEWNET) => Ok(Self {
+                path: path.to_owned(),
+                handle,
+            }),
+            Ok(_) => Err(error(Why::NotANetworkNamespace)),
+            Err(_) => {
+                let kind = handle.metadata().map_err(|e| error(Why::Open(e)))?.file_type();
+                Err(error(Why::NotANamespace(if kind.is_dir() {
+                    "a directory"
+                } else if kind.is_file() {
+                    "a plain file"
+                } else {
+                    "something else"
+                })))
+            }
+        }
+    }
+
+    /// True when this is the namespace our own process lives in: on a node, the host's.
+    pub fn is_own(&self) -> io::Result<bool> {
+        let own = fs::metadata("/proc/self/ns/net")?;
+        let this = self.handle.metadata()?;
+        Ok((own.dev(), own.ino()) == (this.dev(), this.ino()))
+    }
+
+    /// What the closure answers inside the namespace.
+    ///
+    /// It runs on a thread that ends with it, so no thread that lives on can ever be left in the wrong namespace.
+    /// A process it starts lives in the namespace too.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        thread::scope(|scope| {
+            let inside = || -> Result<T, Why> {
+                sys::enter_network_namespace(&self.handle).map_err(Why::Enter)?;
+                Ok(work())
+            };
+            let thread = thread::Builder::new()
+                .name("netns".into())
+                .spawn_scoped(scope, inside);
+            match thread.map_err(Why::Thread).map(thread::ScopedJoinHandle::join) {
+                Ok(Ok(answer)) => answer,
+                Ok(Err(panic)) => Err(Why::Panicked(panic_text(&*panic))),
+                Err(why) => Err(why),
+            }
+        })
+        .map_err(|why| Error {
+            path: self.path.clone(),
+            why,
+        })
+    }
+
+    /// The families in which the interface has an address that reaches beyond the link; IPv4 first.
+    ///
+    /// An interface that does not exist has none.
+    pub fn families(&self, interface: &str) -> Result<Vec<Family>, Error> {
+        self.run(|| {
+            let mut families = Vec::new();
+            if sys::has_ipv4_address(interface) {
+                families.push(Family::V4);
+            }
+            // Not /proc/net: that is the namespace of the process, this one is the thread's. Absent without IPv6.
+            let table = fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
+            if has_ipv6_address(&table, interface) {
+                families.push(Family::V6);
+            }
+            families
+        })
+    }
+}
+
+/// True when a line of `if_inet6` gives the interface an address that reaches beyond the link.
+///
+/// A line is `ADDRESS INDEX PREFIX SCOPE FLAGS NAME`, numbers in hex (`if6_seq_show` in net/ipv6/addrconf.c); scope 00 is
+/// global, 20 the link, 10 the host.
+fn has_ipv6_address(table: &str, interface: &str) -> bool {
+    table.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(3);
+        words.next() == Some("00") && words.nth(1) == Some(interface)
+    })
+}
+
+/// What a panic said, as far as it said it in text.
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text")
+        .to_owned()
+}
+
+// === impl Error ===
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.why {
+            Why::Missing => write!(
+                f,
+                "CNI_NETNS names {path}, which does not exist; the runtime removed it, or it is not visible from where the plugin runs"
+            ),
+            Why::Open(e) => {
+                write!(f, "cannot open {path}, which CNI_NETNS names: {e}")?;
+                match e.kind() {
+                    io::ErrorKind::PermissionDenied => write!(f, "; the plugin needs to run as root"),
+                    _ => write!(f, "; it must be a network namespace, such as /run/netns/NAME"),
+                }
+            }
+            Why::NotANamespace(kind) => write!(
+                f,
+                "{path} is {kind}, not a network namespace; CNI_NETNS must name one such as /run/netns/NAME or /proc/PID/ns/net"
+            ),
+            Why::NotANetworkNamespace => write!(
+                f,
+                "{path} is a namespace, but not one of the network; CNI_NETNS must name one such as /run/netns/NAME or /proc/PID/ns/net"
+            ),
+            Why::Thread(e) => {
+                write!(
+                    f,
+                    "cannot start a thread to enter {path}: {e}; the node is at its limit of processes or memory"
+                )
+            }
+            Why::Enter(e) => {
+                write!(
+                    f,
+                    "cannot enter network namespace {path}: {e}; the plugin needs CAP_SYS_ADMIN"
+                )
+            }
+            Why::Panicked(text) => {
+                write!(
+                    f,
+                    "the work inside {path} ended by a panic ({text}); this is a bug of the plugin"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.why {
+            Why::Open(e) | Why::Thread(e) | Why::Enter(e) => Some(e),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use evergreen_test_support::netns::{Namespace, Wire};
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_network_namespace_is_refused_with_what_it_is() {
+        let folder = std::env::temp_dir().join(format!("evergreen-netns-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let plain = folder.join("plain");
+        fs::write(&plain, "").unwrap();
+        let gone = folder.join("gone");
+        for (path, words) in [
+            (gone.as_path(), "does not exist"),
+            (&plain, "is a plain file, not a network namespace"),
+            (&folder, "is a directory, not a network namespace"),
+            (
+                Path::new("/dev/null"),
+                "is something else, not a network namespace",
+            ),
+            (
+                Path::new("/proc/self/ns/mnt"),
+                "is a namespace, but not one of the network",
+            ),
+        ] {
+            let error = Netns::open(path).unwrap_err();
+            let text = error.to_string();
+            assert!(
+                text.contains(words) && text.contains(path.to_str().unwrap()),
+                "{text}"
+            );
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn our_own_namespace_is_known_by_any_name() {
+        for own in ["/proc/self/ns/net", "/proc/thread-self/ns/net"] {
+            assert!(Netns::open(Path::new(own)).unwrap().is_own().unwrap(), "{own}");
+        }
+        let other = Namespace::new();
+        assert!(!Netns::open(other.path()).unwrap().is_own().unwrap());
+    }
+
+    #[test]
+    fn the_closure_runs_inside_and_leaves_its_caller_outside() {
+        let here = || fs::read_link("/proc/thread-self/ns/net").unwrap();
+        let other = Namespace::new();
+        let netns = Netns::open(other.path()).unwrap();
+        let before = here();
+        let inside = netns.run(here).unwrap();
+        assert_ne!(inside, before);
+        assert_eq!(inside, other.run(here));
+        assert_eq!(here(), before);
+    }
+
+    #[test]
+    fn a_panic_inside_is_an_error_outside() {
+        let other = Namespace::new();
+        let netns = Netns::open(other.path()).unwrap();
+        let error = netns.run(|| panic!("as the test wants it")).unwrap_err();
+        assert!(error.to_string().contains("as the test wants it"), "{error}");
+    }
+
+    #[test]
+    fn the_families_of_an_interface_are_those_of_its_addresses() {
+        let families = |namespace: &Namespace, interface: &str| {
+            Netns::open(namespace.path())
+                .unwrap()
+                .families(interface)
+                .unwrap()
+        };
+        let wire = Wire::new();
+        assert_eq!(families(&wire.pod, "eth0"), [Family::V4, Family::V6]);
+        for (change, left) in [
+            ("address del 192.0.2.2/24 dev eth0", vec![Family::V6]),
+            ("address del fd77::2/64 dev eth0", vec![]),
+            ("address add 192.0.2.2/24 dev eth0", vec![Family::V4]),
+        ] {
+            wire.pod.ip(change);
+            // The link-local address is still there, and does not count.
+            assert_eq!(families(&wire.pod, "eth0"), left, "{change}");
+        }
+        for none in ["eth1", "", "a-name-longer-than-an-interface-has"] {
+            assert_eq!(families(&wire.pod, none), [], "{none:?}");
+        }
+    }
+}

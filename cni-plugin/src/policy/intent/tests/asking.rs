@@ -1,0 +1,128 @@
+//! When the API server is asked, and what decides when it cannot be.
+
+use super::*;
+
+#[test]
+fn the_namespace_is_asked_only_when_it_can_matter() {
+    let webhook = ("linkerd.io/created-by", "linkerd/proxy-injector edge-26.8.1");
+    let all: Vec<_> = overrides::INHERITED.iter().map(|key| (*key, "1")).collect();
+    assert!(asks_namespace(&meshed(&[])));
+    assert!(asks_namespace(&meshed(&[(
+        "linkerd.io/created-by",
+        "linkerd/cli dev"
+    )])));
+    assert!(!asks_namespace(&meshed(&[webhook])));
+    assert!(!asks_namespace(&meshed(&all)));
+    assert!(!asks_namespace(&Pod::default()));
+}
+
+#[test]
+fn control_plane_pods_reach_the_api_server_past_the_proxy() {
+    let mut pod = meshed(&[]);
+    pod.labels = strings(&[("linkerd.io/control-plane-component", "identity")]);
+    assert!(asks_service(&pod) && !asks_service(&meshed(&[])));
+    assert_eq!(
+        redirect_of(json!({}), &pod, None, &[]).skip_outbound.to_string(),
+        "443, 4567, 6443"
+    );
+    let ports = PortSet::from_annotation("443,8443").unwrap();
+    with_conf(json!({}), json!({}), |conf| {
+        let facts = Facts {
+            pod: &pod,
+            namespace: None,
+            service_ports: Some(&ports),
+        };
+        let Decision::Redirect(redirect) = decide(conf, facts, &[]).unwrap() else {
+            panic!("skipped")
+        };
+        assert_eq!(redirect.skip_outbound.to_string(), "443, 4567, 8443");
+    });
+}
+
+#[test]
+fn a_glance_passes_what_is_certainly_not_meshed_and_asks_for_the_rest() {
+    let handed =
+        |annotations: Value| json!({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": annotations}});
+    let marked = json!({"linkerd.io/proxy-version": "x"});
+    let asking = json!({"linkerd.io/inject": "ingress"});
+    for (more, namespace, expected) in [
+        (json!({}), "default", "unknown"),
+        (json!({}), "kube-system", "pass"),
+        (json!({}), "linkerd-cni", "pass"),
+        (handed(json!({"a": "b"})), "default", "pass"),
+        (
+            handed(json!({"linkerd.io/inject": "disabled"})),
+            "default",
+            "pass",
+        ),
+        (handed(asking.clone()), "default", "unknown"),
+        (handed(asking), "kube-system", "pass"),
+        (handed(marked.clone()), "default", "marked"),
+        (handed(marked), "kube-system", "marked"),
+        (handed(Value::Null), "default", "unknown"),
+        (
+            json!({"evergreen": {"exempt-namespaces": []}}),
+            "kube-system",
+            "unknown",
+        ),
+    ] {
+        let found = with_conf(json!({}), more.clone(), |conf| match precheck(conf, namespace) {
+            Precheck::Pass(_) => "pass",
+            Precheck::Marked => "marked",
+            Precheck::Unknown => "unknown",
+        });
+        assert_eq!(found, expected, "{more} in {namespace}");
+    }
+    let mut always = handed(json!({}));
+    always["evergreen"] = json!({"ask-api": "always"});
+    with_conf(json!({}), always, |conf| {
+        assert_eq!(precheck(conf, "default"), Precheck::Unknown)
+    });
+}
+
+#[test]
+fn without_the_api_server_the_marks_decide() {
+    let more = json!({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {
+        "linkerd.io/created-by": "linkerd/proxy-injector x", "config.linkerd.io/skip-outbound-ports": "3306"}}});
+    with_conf(json!({}), more, |conf| {
+        let Decision::Redirect(redirect) = decide_by_annotations(conf, &[Family::V4]).unwrap() else {
+            panic!("skipped")
+        };
+        assert_eq!(redirect.skip_outbound.to_string(), "3306");
+        assert_eq!(redirect.proxy_uid, Some(2102));
+    });
+    let asking =
+        json!({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"linkerd.io/inject": "enabled"}}});
+    with_conf(json!({}), asking, |conf| {
+        assert!(matches!(decide_by_annotations(conf, &[]), Ok(Decision::Skip(_))));
+    });
+}
+
+#[test]
+fn without_the_api_server_a_control_plane_pod_still_reaches_it() {
+    for (created_by, skipped) in [
+        (json!("linkerd/proxy-injector x"), "4567"),
+        (json!("linkerd/cli x"), "4567"),
+        (json!("linkerd/helm x"), "443, 4567, 6443"),
+    ] {
+        let more = json!({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {
+            "linkerd.io/created-by": created_by, "linkerd.io/proxy-version": "x", "linkerd.io/trust-root-sha256": "x"}}});
+        with_conf(json!({}), more, |conf| {
+            let Decision::Redirect(redirect) = decide_by_annotations(conf, &[]).unwrap() else {
+                panic!("skipped")
+            };
+            assert_eq!(redirect.skip_outbound.to_string(), skipped, "{created_by}");
+        });
+    }
+}
+
+#[test]
+fn an_app_that_runs_as_the_proxy_s_user_is_named() {
+    let mut pod = meshed(&[]);
+    pod.run_as_user = Some(2102);
+    pod.containers[1].run_as_user = Some(2102);
+    let redirect = redirect_of(json!({}), &pod, None, &[]);
+    assert_eq!(shares_proxy_user(&pod, &redirect), ["app"]);
+    pod.containers[0].run_as_user = Some(1000);
+    assert!(shares_proxy_user(&pod, &redirect).is_empty());
+}

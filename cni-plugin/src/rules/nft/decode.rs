@@ -1,0 +1,152 @@
+//! What the kernel dumps of our tables, as a ruleset. Pure: bytes in, and every one of them may be wrong.
+
+use super::{
+    elements,
+    encode::{family_number, hook_number},
+    error::Error,
+    expression::{Step, rule},
+    message::{Attributes, Message, Messages, field},
+    uapi,
+};
+use crate::{
+    policy::cidr::Family,
+    rules::ruleset::{Chain, Hook, Rule, Set, SetName, TABLE, Table, title},
+};
+
+/// The dumps a table is read from, each as messages one after the other.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Dumps {
+    pub(super) table: Vec<u8>,
+    pub(super) chains: Vec<u8>,
+    pub(super) rules: Vec<u8>,
+    pub(super) sets: Vec<u8>,
+    /// The elements of each set that [`set_names`] found in `sets`.
+    pub(super) elements: Vec<(SetName, Vec<u8>)>,
+}
+
+/// The table, or what in it is not ours. Nothing outside our table is looked at.
+pub(super) fn table(family: Family, dumps: &Dumps) -> Result<Table, Error> {
+    for message in of_family(&dumps.table, family) {
+        let attributes = message.attributes();
+        if attributes.text(uapi::TABLE_NAME) == Some(TABLE)
+            && attributes.u32(uapi::TABLE_FLAGS).unwrap_or(0) != 0
+        {
+            return Err(foreign(family, "it has flags, so it may be dormant"));
+        }
+    }
+    let mut sets = Vec::new();
+    for name in set_names(family, &dumps.sets)? {
+        let dumped = dumps
+            .elements
+            .iter()
+            .filter(|(set, _)| *set == name)
+            .map(|(_, dump)| dump.as_slice());
+        sets.push(Set {
+            name,
+            elements: elements::read(family, name, dumped)?,
+        });
+    }
+    let mut chains = chains(family, &dumps.chains)?;
+    for message in of_family(&dumps.rules, family) {
+        let attributes = message.attributes();
+        if attributes.text(uapi::RULE_TABLE) != Some(TABLE) {
+            continue;
+        }
+        let name = attributes.text(uapi::RULE_CHAIN).unwrap_or_default();
+        // A chain that is not ours has been refused above; one that came since shows in its missing neighbour.
+        if let Some(chain) = chains.iter_mut().find(|chain| chain.hook.name() == name) {
+            chain.rules.push(read_rule(family, chain, &attributes)?);
+        }
+    }
+    Ok(Table { family, sets, chains })
+}
+
+/// Our sets in a dump of sets, in the order they have in a table.
+pub(super) fn set_names(family: Family, dump: &[u8]) -> Result<Vec<SetName>, Error> {
+    let mut names = Vec::new();
+    for message in of_family(dump, family) {
+        let attributes = message.attributes();
+        if attributes.text(uapi::SET_TABLE) != Some(TABLE) {
+            continue;
+        }
+        let name = attributes.text(uapi::SET_NAME).unwrap_or_default();
+        let known = SetName::from_name(name)
+            .filter(|_| attributes.u32(uapi::SET_FLAGS) == Some(libc::NFT_SET_INTERVAL as u32));
+        names.push(known.ok_or_else(|| foreign(family, &format!("the set {name} was not made by us")))?);
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The messages of a dump that are about this family.
+pub(super) fn of_family(dump: &[u8], family: Family) -> impl Iterator<Item = Message<'_>> {
+    Messages::of(dump).filter(move |message| message.family() == Some(family_number(family)))
+}
+
+/// What is wrong in our table of this family.
+pub(super) fn foreign(family: Family, what: &str) -> Error {
+    Error::not_ours(format!("table {} is not as we left it: {what}", title(family)))
+}
+
+// === Chains and rules ===
+
+fn chains(family: Family, dump: &[u8]) -> Result<Vec<Chain>, Error> {
+    let mut chains: Vec<Chain> = Vec::with_capacity(2);
+    for message in of_family(dump, family) {
+        let attributes = message.attributes();
+        if attributes.text(uapi::CHAIN_TABLE) == Some(TABLE) {
+            let name = attributes.text(uapi::CHAIN_NAME).unwrap_or_default();
+            let hook = [Hook::Prerouting, Hook::Output]
+                .into_iter()
+                .find(|hook| stands_at(*hook, &attributes));
+            let hook =
+                hook.ok_or_else(|| foreign(family, &format!("the chain {name} was not made by us")))?;
+            chains.push(Chain {
+                hook,
+                rules: Vec::new(),
+            });
+        }
+    }
+    chains.sort_by_key(|chain| chain.hook == Hook::Output);
+    Ok(chains)
+}
+
+/// True when a chain has the name, the type, the place and the policy of ours at this hook.
+fn stands_at(hook: Hook, chain: &Attributes<'_>) -> bool {
+    let place = chain.nested(uapi::CHAIN_HOOK);
+    chain.text(uapi::CHAIN_NAME) == Some(hook.name())
+        && chain.text(uapi::CHAIN_TYPE) == Some("nat")
+        && chain.u32(uapi::CHAIN_POLICY) == Some(libc::NF_ACCEPT as u32)
+        && place.u32(uapi::HOOK_NUMBER) == Some(hook_number(hook))
+        && place.u32(uapi::HOOK_PRIORITY) == Some(hook.priority().cast_unsigned())
+}
+
+fn read_rule(family: Family, chain: &Chain, attributes: &Attributes<'_>) -> Result<Rule, Error> {
+    let place = || format!("rule {} of chain {}", chain.rules.len() + 1, chain.hook.name());
+    let steps: Result<Vec<Step>, String> = attributes
+        .nested(uapi::RULE_EXPRESSIONS)
+        .map(|(_, element)| Step::read(&Attributes::of(element)))
+        .collect();
+    let steps =
+        steps.map_err(|name| foreign(family, &format!("{} has an expression {name} of others", place())))?;
+    let (when, then) =
+        rule(&steps, family).ok_or_else(|| foreign(family, &format!("{} is not one of ours", place())))?;
+    let comment = attributes
+        .payload(uapi::RULE_USERDATA)
+        .and_then(comment)
+        .unwrap_or_default();
+    Ok(Rule { when, then, comment })
+}
+
+/// The comment in a rule's user data, which is a list of type, length and bytes.
+fn comment(mut userdata: &[u8]) -> Option<String> {
+    loop {
+        let [kind, length] = field(userdata, 0)?;
+        let bytes = userdata.get(2..2 + usize::from(length))?;
+        if kind == uapi::USERDATA_COMMENT {
+            let text = bytes.split(|&b| b == 0).next()?;
+            return Some(String::from_utf8_lossy(text).into_owned());
+        }
+        userdata = &userdata[2 + bytes.len()..];
+    }
+}

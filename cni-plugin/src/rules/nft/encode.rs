@@ -1,0 +1,288 @@
+//! A ruleset as one batch of netlink messages, and what each of them is called in an error.
+
+use std::fmt;
+
+use super::{
+    elements::key_ranges,
+    expression::steps,
+    message::{Attributes, Writer},
+    uapi,
+};
+use crate::{
+    policy::cidr::Family,
+    rules::ruleset::{Chain, Elements, Hook, Rule, Ruleset, Set, TABLE, Table, title},
+};
+
+/// Ranges in one message: two elements each, of at most 32 bytes, in a list of less than 64 KiB.
+const ELEMENTS_IN_A_MESSAGE: usize = 1000;
+
+/// Messages that the kernel takes all or none.
+#[derive(Debug)]
+pub(super) struct Batch<'a> {
+    writer: Writer,
+    /// The first message's number; the others follow.
+    first: u32,
+    /// What each message is, from the first on.
+    parts: Vec<(Part<'a>, usize)>,
+}
+
+/// What one message of a batch does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part<'a> {
+    /// The start of the batch.
+    Begin,
+    /// Makes our table.
+    AddTable(Family),
+    /// Takes our table away.
+    RemoveTable(Family),
+    /// Makes a chain.
+    AddChain(&'a Table, &'a Chain),
+    /// Makes a set.
+    AddSet(&'a Table, &'a Set),
+    /// Fills a set.
+    AddElements(&'a Table, &'a Set),
+    /// Adds the rule with this index to a chain.
+    AddRule(&'a Table, &'a Chain, usize),
+    /// The end of the batch.
+    End,
+}
+
+/// A family's number in netfilter.
+pub(super) fn family_number(family: Family) -> u8 {
+    match family {
+        Family::V4 => libc::NFPROTO_IPV4 as u8,
+        Family::V6 => libc::NFPROTO_IPV6 as u8,
+    }
+}
+
+/// A hook's number in netfilter.
+pub(super) fn hook_number(hook: Hook) -> u32 {
+    match hook {
+        Hook::Prerouting => libc::NF_INET_PRE_ROUTING as u32,
+        Hook::Output => libc::NF_INET_LOCAL_OUT as u32,
+    }
+}
+
+/// The type of an nf_tables message: its subsystem and `NFT_MSG_*`.
+pub(super) fn message_type(message: libc::c_int) -> u16 {
+    (libc::NFNL_SUBSYS_NFTABLES as u16) << 8 | message as u16
+}
+
+// === impl Batch ===
+
+impl<'a> Batch<'a> {
+    /// Makes our tables. Refused with `EEXIST` where one of them is there already.
+    pub(super) fn create(ruleset: &'a Ruleset, first: u32) -> Self {
+        let mut batch = Self::begin(first);
+        for table in &ruleset.tables {
+            batch.add_table(table.family, libc::NLM_F_EXCL);
+            batch.fill_table(table);
+        }
+        batch.end()
+    }
+
+    /// Makes our tables, each in place of one that may be there, and takes away those of the other families named.
+    pub(super) fn replace(ruleset: &'a Ruleset, unwanted: &[Family], first: u32) -> Self {
+        let mut batch = Self::begin(first);
+        for &family in unwanted {
+            batch.remove_table(family);
+        }
+        for table in &ruleset.tables {
+            batch.remove_table(table.family);
+            batch.add_table(table.family, 0);
+            batch.fill_table(table);
+        }
+        batch.end()
+    }
+
+    /// The batch as it goes to the kernel.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.writer.bytes()
+    }
+
+    /// True when there is nothing between its begin and its end.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.len() <= 2
+    }
+
+    /// The number of the message that is answered when all went well: the last but the end.
+    pub(super) fn last(&self) -> u32 {
+        self.first.wrapping_add(self.parts.len() as u32).wrapping_sub(2)
+    }
+
+    /// The message with this number, if it is one of the batch's.
+    pub(super) fn part(&self, sequence: u32) -> Option<Part<'a>> {
+        self.parts
+            .get(sequence.wrapping_sub(self.first) as usize)
+            .map(|(part, _)| *part)
+    }
+
+    /// The name of the expression at an offset in a message; the kernel gives the offset of what it refuses.
+    pub(super) fn expression_at(&self, sequence: u32, offset: usize) -> Option<&str> {
+        let (_, start) = self.parts.get(sequence.wrapping_sub(self.first) as usize)?;
+        let element = Attributes::of(self.bytes().get(start.checked_add(offset)?..)?).next()?;
+        Attributes::of(element.1).text(uapi::EXPRESSION_NAME)
+    }
+
+    fn begin(first: u32) -> Self {
+        let mut batch = Self {
+            writer: Writer::default(),
+            first,
+            parts: Vec::with_capacity(32),
+        };
+        batch.marker(Part::Begin, libc::NFNL_MSG_BATCH_BEGIN);
+        batch
+    }
+
+    fn end(mut self) -> Self {
+        // Only this one is answered when all goes well; a message that fails is always answered.
+        self.writer.add_flags(libc::NLM_F_ACK as u16);
+        self.marker(Part::End, libc::NFNL_MSG_BATCH_END);
+        self
+    }
+
+    /// The messages around a batch name the subsystem where others have a family's resource.
+    fn marker(&mut self, part: Part<'a>, kind: libc::c_int) {
+        let sequence = self.note(part);
+        let flags = libc::NLM_F_REQUEST as u16;
+        self.writer
+            .message(kind as u16, flags, sequence, 0, libc::NFNL_SUBSYS_NFTABLES as u16);
+    }
+
+    fn message(&mut self, part: Part<'a>, kind: libc::c_int, flags: libc::c_int, family: Family) {
+        let sequence = self.note(part);
+        let flags = (libc::NLM_F_REQUEST | flags) as u16;
+        self.writer
+            .message(message_type(kind), flags, sequence, family_number(family), 0);
+    }
+
+    /// Remembers what the next message is and where it starts; its number.
+    fn note(&mut self, part: Part<'a>) -> u32 {
+        self.parts.push((part, self.writer.bytes().len()));
+        self.first.wrapping_add(self.parts.len() as u32).wrapping_sub(1)
+    }
+
+    fn add_table(&mut self, family: Family, flags: libc::c_int) {
+        self.message(
+            Part::AddTable(family),
+            libc::NFT_MSG_NEWTABLE,
+            libc::NLM_F_CREATE | flags,
+            family,
+        );
+        self.writer.put_text(uapi::TABLE_NAME, TABLE);
+    }
+
+    /// Removing what is not there is an error, so it is made first.
+    fn remove_table(&mut self, family: Family) {
+        self.add_table(family, 0);
+        self.message(Part::RemoveTable(family), libc::NFT_MSG_DELTABLE, 0, family);
+        self.writer.put_text(uapi::TABLE_NAME, TABLE);
+    }
+
+    fn fill_table(&mut self, table: &'a Table) {
+        for (i, set) in table.sets.iter().enumerate() {
+            self.add_set(table, set, i as u32 + 1);
+        }
+        for chain in &table.chains {
+            self.add_chain(table, chain);
+            for (i, rule) in chain.rules.iter().enumerate() {
+                self.add_rule(table, chain, i, rule);
+            }
+        }
+    }
+
+    fn add_set(&mut self, table: &'a Table, set: &'a Set, id: u32) {
+        let (kind, length) = match (&set.elements, table.family) {
+            (Elements::Ports(_), _) => (uapi::TYPE_PORT, 2),
+            (Elements::Addresses(_), Family::V4) => (uapi::TYPE_IPV4_ADDRESS, 4),
+            (Elements::Addresses(_), Family::V6) => (uapi::TYPE_IPV6_ADDRESS, 16),
+        };
+        self.message(
+            Part::AddSet(table, set),
+            libc::NFT_MSG_NEWSET,
+            libc::NLM_F_CREATE,
+            table.family,
+        );
+        self.writer.put_text(uapi::SET_TABLE, TABLE);
+        self.writer.put_text(uapi::SET_NAME, set.name.name());
+        self.writer
+            .put_u32(uapi::SET_FLAGS, libc::NFT_SET_INTERVAL as u32);
+        self.writer.put_u32(uapi::SET_KEY_TYPE, kind);
+        self.writer.put_u32(uapi::SET_KEY_LENGTH, length);
+        // Unique within the batch; the kernel insists on one although our rules name the set by its name.
+        self.writer.put_u32(uapi::SET_ID, id);
+
+        let ranges = key_ranges(&set.elements);
+        for ranges in ranges.chunks(ELEMENTS_IN_A_MESSAGE) {
+            let part = Part::AddElements(table, set);
+            self.message(part, libc::NFT_MSG_NEWSETELEM, libc::NLM_F_CREATE, table.family);
+            self.writer.put_text(uapi::ELEMENTS_TABLE, TABLE);
+            self.writer.put_text(uapi::ELEMENTS_SET, set.name.name());
+            self.writer.nest(uapi::ELEMENTS_LIST, |w| {
+                ranges.iter().for_each(|range| range.write(w))
+            });
+        }
+    }
+
+    fn add_chain(&mut self, table: &'a Table, chain: &'a Chain) {
+        let part = Part::AddChain(table, chain);
+        self.message(part, libc::NFT_MSG_NEWCHAIN, libc::NLM_F_CREATE, table.family);
+        self.writer.put_text(uapi::CHAIN_TABLE, TABLE);
+        self.writer.put_text(uapi::CHAIN_NAME, chain.hook.name());
+        self.writer.nest(uapi::CHAIN_HOOK, |w| {
+            w.put_u32(uapi::HOOK_NUMBER, hook_number(chain.hook));
+            w.put_u32(uapi::HOOK_PRIORITY, chain.hook.priority().cast_unsigned());
+        });
+        self.writer.put_u32(uapi::CHAIN_POLICY, libc::NF_ACCEPT as u32);
+        self.writer.put_text(uapi::CHAIN_TYPE, "nat");
+    }
+
+    fn add_rule(&mut self, table: &'a Table, chain: &'a Chain, index: usize, rule: &Rule) {
+        let part = Part::AddRule(table, chain, index);
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_APPEND;
+        self.message(part, libc::NFT_MSG_NEWRULE, flags, table.family);
+        self.writer.put_text(uapi::RULE_TABLE, TABLE);
+        self.writer.put_text(uapi::RULE_CHAIN, chain.hook.name());
+        self.writer.nest(uapi::RULE_EXPRESSIONS, |w| {
+            for step in steps(rule.when, rule.then, table.family) {
+                step.write(w);
+            }
+        });
+        let mut comment = vec![uapi::USERDATA_COMMENT, rule.comment.len() as u8 + 1];
+        comment.extend_from_slice(rule.comment.as_bytes());
+        comment.push(0);
+        self.writer.put(uapi::RULE_USERDATA, &comment);
+    }
+}
+
+// === impl Part ===
+
+impl fmt::Display for Part<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Begin | Self::End => write!(f, "change the ruleset"),
+            Self::AddTable(family) => write!(f, "add table {}", title(*family)),
+            Self::RemoveTable(family) => write!(f, "remove table {}", title(*family)),
+            Self::AddChain(table, chain) => {
+                write!(
+                    f,
+                    "add chain {} to table {}",
+                    chain.hook.name(),
+                    title(table.family)
+                )
+            }
+            Self::AddSet(table, set) => write!(f, "add set {} to table {}", set.name, title(table.family)),
+            Self::AddElements(table, set) => {
+                write!(f, "fill set {} of table {}", set.name, title(table.family))
+            }
+            Self::AddRule(table, chain, index) => {
+                let (hook, title) = (chain.hook.name(), title(table.family));
+                write!(f, "add rule {} of chain {hook} in table {title}", index + 1)?;
+                chain
+                    .rules
+                    .get(*index)
+                    .map_or(Ok(()), |rule| write!(f, " ({})", rule.purpose()))
+            }
+        }
+    }
+}

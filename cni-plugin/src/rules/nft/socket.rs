@@ -1,0 +1,268 @@
+//! One conversation with nf_tables: a batch and its answer, a question, a dump. Bytes in, bytes out.
+
+use std::{io, time::Duration};
+
+use super::{
+    encode::{Batch, Part, message_type},
+    error::{Error, Refusal},
+    message::{Attributes, Message, Messages, Writer, field},
+    uapi,
+};
+use crate::os::sys::NetfilterSocket;
+
+/// The kernel answers before `send` returns; this only keeps a kernel that does not from holding the node.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes, more than a datagram of a dump has: at most 32 KiB (`netlink_dump` in net/netlink/af_netlink.c).
+const DUMP_BUFFER: usize = 64 * 1024;
+/// Bytes, more than an answer has: a header, an error, the words for it. Sixteen times less memory to touch than a dump
+/// needs.
+const ANSWER_BUFFER: usize = 4 * 1024;
+/// Bytes that every socket may send without asking (`net.core.wmem_default` is about 208 KiB).
+const DEFAULT_SEND: usize = 128 * 1024;
+/// How often a dump is started again when rules change meanwhile.
+const DUMP_TRIES: usize = 10;
+/// Attributes of an error (`enum nlmsgerr_attrs` in linux/netlink.h).
+const ERROR_TEXT: u16 = 1;
+const ERROR_OFFSET: u16 = 2;
+/// `NLM_F_CAPPED`: the error does not repeat the message it answers.
+const CAPPED: u16 = 0x100;
+/// `NLM_F_ACK_TLVS`: the error has attributes.
+const HAS_ATTRIBUTES: u16 = 0x200;
+
+/// A socket and the number of its next message.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    socket: NetfilterSocket,
+    next: u32,
+    buffer: Vec<u8>,
+}
+
+impl Conversation {
+    /// Opens a socket in the calling thread's namespace.
+    pub(super) fn open() -> Result<Self, Error> {
+        let socket = NetfilterSocket::open().map_err(Error::open)?;
+        socket.set_receive_timeout(PATIENCE).map_err(Error::open)?;
+        // Kernels before 4.12 know neither; their errors then have no words, and repeat our message.
+        let _ = socket.set_option(libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1);
+        let _ = socket.set_option(libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1);
+        Ok(Self {
+            socket,
+            next: 1,
+            buffer: vec![0; ANSWER_BUFFER],
+        })
+    }
+
+    /// Has the kernel take a batch, all or nothing.
+    ///
+    /// A message that fails is answered; of those that do not fail only the last is, so one answer means success.
+    pub(super) fn commit<'a>(&mut self, build: impl FnOnce(u32) -> Batch<'a>) -> Result<(), Error> {
+        let batch = build(self.next);
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.next = batch.last().wrapping_add(2);
+        self.make_room(batch.bytes().len())?;
+        self.send(batch.bytes())?;
+        let mut refused: Option<Refusal> = None;
+        loop {
+            let length = self.receive("read the answer to our rules")?;
+            for message in Messages::of(&self.buffer[..length]) {
+                // An answer to an earlier batch that was refused in more than one place.
+                let Some(part) = batch.part(message.sequence) else {
+                    continue;
+                };
+                let Some(answer) = answer(&message) else { continue };
+                if let Err(refusal) = answer {
+                    // The first says most: the others are often its consequence.
+                    refused.get_or_insert(refusal);
+                }
+                if message.sequence == batch.last() || matches!(part, Part::Begin) {
+                    return refused.map_or(Ok(()), |refusal| Err(refused_part(&batch, refusal)));
+                }
+            }
+        }
+    }
+
+    /// True when our table of this family is there.
+    pub(super) fn has_table(&mut self, family: u8) -> Result<bool, Error> {
+        self.has("look for our table", libc::NFT_MSG_GETTABLE, family, |w| {
+            w.put_text(uapi::TABLE_NAME, crate::rules::ruleset::TABLE);
+        })
+    }
+
+    /// True when this chain of this table is there.
+    pub(super) fn has_chain(&mut self, family: u8, table: &str, chain: &str) -> Result<bool, Error> {
+        self.has("look for a chain", libc::NFT_MSG_GETCHAIN, family, |w| {
+            w.put_text(uapi::CHAIN_TABLE, table);
+            w.put_text(uapi::CHAIN_NAME, chain);
+        })
+    }
+
+    /// True when the one thing that is asked for is there.
+    fn has(
+        &mut self,
+        doing: &str,
+        kind: libc::c_int,
+        family: u8,
+        name: impl FnOnce(&mut Writer),
+    ) -> Result<bool, Error> {
+        let sequence = self.request(kind, 0, family, name)?;
+        loop {
+            let length = self.receive(doing)?;
+            for message in Messages::of(&self.buffer[..length]).filter(|m| m.sequence == sequence) {
+                match answer(&message) {
+                    None => return Ok(true),
+                    Some(Ok(())) => {}
+                    // Kernels before 4.17 say EAFNOSUPPORT of a family whose module is not loaded.
+                    Some(Err(refusal)) if matches!(refusal.errno, libc::ENOENT | libc::EAFNOSUPPORT) => {
+                        return Ok(false);
+                    }
+                    Some(Err(refusal)) => return Err(Error::refused(doing, refusal, None, None)),
+                }
+            }
+        }
+    }
+
+    /// All messages of a dump, one after the other.
+    pub(super) fn dump(
+        &mut self,
+        what: &str,
+        kind: libc::c_int,
+        family: u8,
+        attributes: impl Fn(&mut Writer),
+    ) -> Result<Vec<u8>, Error> {
+        self.buffer.resize(DUMP_BUFFER, 0);
+        for _ in 0..DUMP_TRIES {
+            let sequence = self.request(kind, libc::NLM_F_DUMP, family, &attributes)?;
+            if let Some(dump) = self.receive_dump(what, sequence)? {
+                return Ok(dump);
+            }
+        }
+        Err(Error::talk(what, io::Error::from_raw_os_error(libc::EAGAIN)))
+    }
+
+    /// The dump, or none when something changed while it was made.
+    fn receive_dump(&mut self, what: &str, sequence: u32) -> Result<Option<Vec<u8>>, Error> {
+        let mut dump = Vec::new();
+        let mut interrupted = false;
+        loop {
+            let length = self.receive(what)?;
+            let datagram = &self.buffer[..length];
+            for message in Messages::of(datagram).filter(|m| m.sequence == sequence) {
+                interrupted |= message.flags & libc::NLM_F_DUMP_INTR as u16 != 0;
+                if i32::from(message.kind) == libc::NLMSG_DONE {
+                    return Ok((!interrupted).then_some(dump));
+                }
+                if let Some(Err(refusal)) = answer(&message) {
+                    return Err(Error::refused(what, refusal, None, None));
+                }
+            }
+            dump.extend_from_slice(datagram);
+            dump.resize(dump.len().next_multiple_of(4), 0);
+        }
+    }
+
+    /// Sends a single message; its number.
+    fn request(
+        &mut self,
+        kind: libc::c_int,
+        flags: libc::c_int,
+        family: u8,
+        attributes: impl FnOnce(&mut Writer),
+    ) -> Result<u32, Error> {
+        let sequence = self.next;
+        self.next = sequence.wrapping_add(1);
+        let mut writer = Writer::default();
+        let flags = (libc::NLM_F_REQUEST | flags) as u16;
+        writer.message(message_type(kind), flags, sequence, family, 0);
+        attributes(&mut writer);
+        self.send(writer.bytes())?;
+        Ok(sequence)
+    }
+
+    /// A batch is one datagram, which must fit into the socket's send buffer as a whole.
+    fn make_room(&mut self, length: usize) -> Result<(), Error> {
+        // An error that is not capped repeats one message of the batch.
+        if self.buffer.len() < ANSWER_BUFFER + length {
+            self.buffer.resize(ANSWER_BUFFER + length, 0);
+        }
+        if length <= DEFAULT_SEND {
+            return Ok(());
+        }
+        let room = libc::c_int::try_from(length).unwrap_or(libc::c_int::MAX);
+        // The kernel doubles it. FORCE passes the machine's limit, and needs CAP_NET_ADMIN, which we have.
+        self.socket
+            .set_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, room)
+            .or_else(|_| self.socket.set_option(libc::SOL_SOCKET, libc::SO_SNDBUF, room))
+            .map_err(|e| Error::talk("make room for our rules", e))
+    }
+
+    fn send(&self, bytes: &[u8]) -> Result<(), Error> {
+        // Interrupted means: before the kernel looked at it.
+        loop {
+            match self.socket.send(bytes) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                sent => return sent.map_err(|e| Error::talk("send our rules", e)),
+            }
+        }
+    }
+
+    fn receive(&mut self, doing: &str) -> Result<usize, Error> {
+        loop {
+            match self.socket.receive(&mut self.buffer) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(Error::talk(doing, e)),
+                Ok(length) if length > self.buffer.len() => {
+                    return Err(Error::talk(doing, io::Error::from_raw_os_error(libc::ENOBUFS)));
+                }
+                Ok(length) => return Ok(length),
+            }
+        }
+    }
+}
+
+fn refused_part(batch: &Batch<'_>, refusal: Refusal) -> Error {
+    let part = batch.part(refusal.sequence);
+    let doing = part.map_or_else(|| "change the ruleset".to_owned(), |part| part.to_string());
+    let expression = refusal
+        .offset
+        .and_then(|offset| batch.expression_at(refusal.sequence, offset));
+    Error::refused(&doing, refusal, part, expression)
+}
+
+/// What an answer says; none where the message is not an answer but data.
+pub(super) fn answer(message: &Message<'_>) -> Option<Result<(), Refusal>> {
+    if i32::from(message.kind) != libc::NLMSG_ERROR {
+        return None;
+    }
+    // `nlmsgerr`: a negative error number, then the header of the message it answers, then, unless capped, its body.
+    let code = field(message.body, 0).map_or(-libc::EPROTO, i32::from_ne_bytes);
+    if code == 0 {
+        return Some(Ok(()));
+    }
+    let answered = if message.flags & CAPPED != 0 {
+        16
+    } else {
+        field(message.body, 4)
+            .map_or(16, u32::from_ne_bytes)
+            .next_multiple_of(4) as usize
+    };
+    let attributes = match message.flags & HAS_ATTRIBUTES {
+        0 => &[],
+        _ => message
+            .body
+            .get(4usize.saturating_add(answered)..)
+            .unwrap_or_default(),
+    };
+    let attributes = Attributes::of(attributes);
+    Some(Err(Refusal {
+        sequence: message.sequence,
+        errno: code.checked_neg().unwrap_or(libc::EPROTO),
+        text: attributes.text(ERROR_TEXT).map(str::to_owned),
+        // This one number is in the machine's byte order.
+        offset: attributes
+            .payload(ERROR_OFFSET)
+            .and_then(|o| field(o, 0))
+            .map(|o| u32::from_ne_bytes(o) as usize),
+    }))
+}

@@ -1,0 +1,140 @@
+//! One value each: from the text that was given to what it means, or an error that names the setting.
+
+use std::{fs, net::IpAddr, path::Path, time::Duration};
+
+use anyhow::{Context, Result, bail};
+
+use super::OnTerm;
+use crate::cli::settings::RawSettings;
+
+/// `true` or `false`.
+pub fn truth(given: &RawSettings, variable: &str) -> Result<bool> {
+    match given.value(variable) {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => bail!("{variable} is {other:?}: write `true` or `false`"),
+    }
+}
+
+/// The netconf template, from its variable or from its file; none when neither is set.
+pub fn template(given: &RawSettings) -> Result<Option<String>> {
+    match (
+        given.value("CNI_NETWORK_CONFIG"),
+        given.value("CNI_NETWORK_CONFIG_FILE"),
+    ) {
+        ("", "") => Ok(None),
+        ("", file) => fs::read_to_string(file)
+            .with_context(|| format!("read the netconf template that CNI_NETWORK_CONFIG_FILE names: {file}"))
+            .map(Some),
+        (text, _) => Ok(Some(text.to_owned())),
+    }
+}
+
+/// A file name that no runtime loads.
+pub fn kubeconfig_name(given: &RawSettings) -> Result<&str> {
+    match given.value("KUBECONFIG_FILE_NAME") {
+        name if name.contains('/') || name == "." || name == ".." => {
+            bail!("KUBECONFIG_FILE_NAME is {name:?}: write a file's name without its directory")
+        }
+        name if [".conf", ".conflist", ".json"].iter().any(|e| name.ends_with(e)) => {
+            bail!("KUBECONFIG_FILE_NAME is {name:?}: a runtime would load a file of this name as a network")
+        }
+        name => Ok(name),
+    }
+}
+
+/// A path that means the same wherever this runs.
+pub fn absolute<'a>(given: &'a RawSettings, variable: &str) -> Result<&'a Path> {
+    let path = Path::new(given.value(variable));
+    if path.is_relative() {
+        bail!(
+            "{variable} is {:?}: write an absolute path",
+            given.value(variable)
+        );
+    }
+    Ok(path)
+}
+
+/// At most a day: a time that no clock can count to is a slip.
+pub fn seconds(given: &RawSettings, variable: &str) -> Result<Duration> {
+    let text = given.value(variable);
+    let seconds = text.parse().ok().filter(|s| *s <= 86_400);
+    let seconds =
+        seconds.with_context(|| format!("{variable} is {text:?}: write whole seconds, at most 86400"))?;
+    Ok(Duration::from_secs(seconds))
+}
+
+/// What to do when nobody can be asked: `auto` is no answer to that.
+pub fn unsure(text: &str) -> Result<OnTerm> {
+    match OnTerm::from_text(text) {
+        Ok(OnTerm::Auto) | Err(_) => bail!("EVERGREEN_ON_TERM_UNSURE is {text:?}: write `keep` or `remove`"),
+        sure => sure,
+    }
+}
+
+/// A ServiceAccount as namespace (empty when not said) and name; none when not set.
+pub fn account(text: &str) -> Result<Option<(String, String)>> {
+    match text.split_once('/') {
+        None if text.is_empty() => Ok(None),
+        None => Ok(Some((String::new(), text.to_owned()))),
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(Some((namespace.to_owned(), name.to_owned())))
+        }
+        Some(_) => bail!("EVERGREEN_SERVICE_ACCOUNT is {text:?}: write NAME or NAMESPACE/NAME"),
+    }
+}
+
+/// What stands between commas.
+pub fn list(text: &str) -> Vec<String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|e| !e.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The life of a token, in seconds; Kubernetes takes 600 and more.
+pub fn lifetime(text: &str) -> Result<u64> {
+    let seconds = text
+        .parse()
+        .ok()
+        .filter(|s| (600..=u64::from(u32::MAX)).contains(s));
+    seconds.with_context(|| format!("EVERGREEN_TOKEN_SECONDS is {text:?}: write seconds, at least 600"))
+}
+
+/// A port to serve on; none for `off`.
+pub fn port(text: &str) -> Result<Option<u16>> {
+    match text {
+        "off" => Ok(None),
+        _ => text.parse().map(Some).ok().with_context(|| {
+            format!("EVERGREEN_ADMIN_PORT is {text:?}: write a port, 0 for any that is free, or `off`")
+        }),
+    }
+}
+
+/// The API server's URL, from the two variables that the kubelet sets.
+pub fn server(given: &RawSettings) -> Result<String> {
+    let host = given.value("KUBERNETES_SERVICE_HOST");
+    if host.is_empty() {
+        bail!(
+            "KUBERNETES_SERVICE_HOST is not set: the kubelet sets it in every pod; outside of one, name the API server"
+        );
+    }
+    let port = given.value("KUBERNETES_SERVICE_PORT");
+    if !port.parse::<u16>().is_ok_and(|p| p != 0) {
+        bail!("KUBERNETES_SERVICE_PORT is {port:?}: write a port from 1 to 65535");
+    }
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    match bare.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) => Ok(format!("https://[{address}]:{port}")),
+        Ok(IpAddr::V4(address)) => Ok(format!("https://{address}:{port}")),
+        Err(_)
+            if host
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-')) =>
+        {
+            Ok(format!("https://{host}:{port}"))
+        }
+        Err(_) => bail!("KUBERNETES_SERVICE_HOST is {host:?}: write an address or a host name"),
+    }
+}

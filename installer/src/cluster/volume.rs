@@ -1,0 +1,96 @@
+//! The pod's projected volume as the kubelet keeps it on the host. For an installer that does not stay: the kubelet renews
+//! the token there for as long as the pod lives, and nobody has to copy anything. Only reads.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use evergreen_kube::{claims::Claims, deadline::Deadline};
+use serde_json::Value;
+
+use crate::{cli::config::Config, cluster::api, node::credentials};
+
+/// The files in the volume, as the host sees them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// The token.
+    pub token: PathBuf,
+    /// The CA bundle.
+    pub ca: PathBuf,
+}
+
+/// Finds it: the pod's uid is in its token, the volume's name is in the pod's object.
+pub fn find(config: &Config) -> Result<Volume> {
+    let claims =
+        Claims::read(&credentials::pod_token(config)?).context("this pod's token is not one of a pod")?;
+    let pod = claims
+        .kubernetes
+        .pod
+        .context("this pod's token does not say which pod it is of")?;
+    let namespace = claims.kubernetes.namespace;
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{}", pod.name);
+    let mut client = api::as_pod(&config.server, Deadline::after(api::ASKING_TAKES))?;
+    let object = client.object(
+        &path,
+        &format!("get pod {namespace}/{}, to find its volume", pod.name),
+    )?;
+    let mount = config.server.token_file.parent().unwrap_or(Path::new("/"));
+    let Some(name) = volume_at(&object, mount) else {
+        bail!(
+            "pod {namespace}/{} mounts no projected volume at {}",
+            pod.name,
+            mount.display()
+        );
+    };
+    // Kubernetes, `pkg/volume/projected`: the plugin's name with its slash escaped.
+    let dir = format!("pods/{}/volumes/kubernetes.io~projected/{name}", pod.uid);
+    let dir = config.kubelet_dir.join(dir);
+    let file = |file: &Path| dir.join(file.file_name().unwrap_or_default());
+    let (token, ca) = (file(&config.server.token_file), file(&config.server.ca_file));
+    // Where the kubelet's directory is mounted it can be seen whether that is right; where not, the path is what every
+    // kubelet makes of it.
+    if config.kubelet_dir.here().exists() && !token.here().exists() {
+        bail!(
+            "{token}: not there; is {} this node's kubelet directory (EVERGREEN_KUBELET_DIR)?",
+            config.kubelet_dir
+        );
+    }
+    Ok(Volume {
+        token: token.host().to_path_buf(),
+        ca: ca.host().to_path_buf(),
+    })
+}
+
+/// The name of the projected volume that a container of the pod has at this path.
+fn volume_at<'a>(pod: &'a Value, mount: &Path) -> Option<&'a str> {
+    let list = |value: &'a Value| value.as_array().into_iter().flatten();
+    let spec = &pod["spec"];
+    let containers = list(&spec["containers"]).chain(list(&spec["initContainers"]));
+    let mounts = containers.flat_map(|c| list(&c["volumeMounts"]));
+    let here = mounts
+        .filter(|m| m["mountPath"].as_str().is_some_and(|p| Path::new(p) == mount) && m["subPath"].is_null());
+    let projected =
+        |name: &str| list(&spec["volumes"]).any(|v| v["name"] == name && v["projected"].is_object());
+    here.filter_map(|m| m["name"].as_str())
+        .find(|name| projected(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_projected_volume_at_the_tokens_directory_is_found() {
+        let mount = Path::new("/var/run/secrets/kubernetes.io/serviceaccount");
+        let pod = json!({"spec": {
+            "volumes": [{"name": "cni-bin", "hostPath": {}}, {"name": "kube-api-access-x7k2p", "projected": {"sources": []}}],
+            "initContainers": [{"volumeMounts": [
+                {"name": "cni-bin", "mountPath": "/host/opt/cni/bin"},
+                {"name": "kube-api-access-x7k2p", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount/"}]}]}});
+        assert_eq!(volume_at(&pod, mount), Some("kube-api-access-x7k2p"));
+        assert_eq!(volume_at(&pod, Path::new("/elsewhere")), None);
+        assert_eq!(volume_at(&pod, Path::new("/host/opt/cni/bin")), None);
+        assert_eq!(volume_at(&json!({}), mount), None);
+    }
+}
