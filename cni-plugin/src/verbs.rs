@@ -2,7 +2,7 @@
 
 use evergreen_kube::{
     deadline::Deadline,
-    log::{self, Log},
+    log::{self, Component, Log},
 };
 
 use crate::{
@@ -22,7 +22,7 @@ const PRIMARY: &str = "eth0";
 
 /// ADD: the pod's TCP goes through its proxy, or the reason why not goes to the log.
 pub(crate) fn add(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Result<Reply, Failure> {
-    let log = Log::new(netconf.log_level);
+    let log = Log::new(Component::Plugin, netconf.log_level);
     let netns = namespace_of(call)?;
     let reply = Reply::result(netconf.result());
     match decide(call, netconf, netns.as_ref().ok(), tools.deadline, log)? {
@@ -54,7 +54,7 @@ pub(crate) fn check(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Res
     if netconf.previous.is_none() {
         return Err(Failure::new(Code::NetConf, "Required prevResult missing"));
     }
-    let log = Log::new(netconf.log_level);
+    let log = Log::new(Component::Plugin, netconf.log_level);
     let netns = namespace_of(call)?;
     let (Some(pod), false) = (call.pod()?, netconf.simulate) else {
         return Ok(Reply::nothing());
@@ -88,7 +88,10 @@ pub(crate) fn check(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Res
 /// Whatever goes wrong is logged and no more: an error would keep the pod from ending, and rules die with their
 /// namespace.
 pub(crate) fn del(call: &Call, netconf: Option<&NetConf<'_>>, tools: Tools<'_>) -> Result<Reply, Failure> {
-    let log = netconf.map_or(Log::new(log::Level::Warn), |n| Log::new(n.log_level));
+    let log = Log::new(
+        Component::Plugin,
+        netconf.map_or(log::Level::Warn, |n| n.log_level),
+    );
     let netns = if call.netns.is_some() {
         namespace_of(call)?.ok()
     } else {

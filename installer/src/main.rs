@@ -25,7 +25,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use evergreen_kube::log::{Level, Log};
+use evergreen_kube::log::{Component, Level, Log};
 
 use cli::{
     command::{self, Asked, PROGRAM, Verb},
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     let name = arguments.next().unwrap_or_default();
     if Path::new(&name).file_name() == Some(repair::PROGRAM.as_ref()) {
         return ended(
-            repair::PROGRAM,
+            Component::Repair,
             repair::run(arguments.collect(), |name| env::var_os(name)),
         );
     }
@@ -63,21 +63,21 @@ fn main() -> ExitCode {
         Asked::Version => print(&format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))),
         Asked::Do(verb, given) => start(verb, given.variables(|name| env::var_os(name))?),
     });
-    ended(PROGRAM, outcome)
+    ended(Component::Installer, outcome)
 }
 
-fn ended(program: &'static str, outcome: Result<()>) -> ExitCode {
+fn ended(component: Component, outcome: Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            Log::of(program, Level::Warn).warn(format_args!("failed: {error:#}"));
+            Log::new(component, Level::Error).error(format_args!("failed: {error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
 fn start(verb: Option<Verb>, given: RawSettings) -> Result<()> {
-    let log = Log::of(PROGRAM, config::level(&given)?);
+    let log = Log::new(Component::Installer, config::level(&given)?);
     let verb = match verb {
         Some(verb) => verb,
         None if config::stays(&given)? => Verb::Run,

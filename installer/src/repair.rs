@@ -24,7 +24,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use evergreen_kube::{Client, Error, deadline::Deadline, log::Log};
+use evergreen_kube::{
+    Client, Error,
+    deadline::Deadline,
+    log::{Component, Log},
+};
 
 use self::{
     act::Evictor,
@@ -84,7 +88,7 @@ struct Repair {
 /// Runs until it is asked to end. Takes the flags and variables of Linkerd's own.
 pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) -> Result<()> {
     let flags = Flags::read(arguments)?;
-    let log = Log::of(PROGRAM, flags.level);
+    let log = Log::new(Component::Repair, flags.level);
     let text = |name: &str| lookup(name).and_then(|value| value.into_string().ok());
     let Some(node) = text(NODE).filter(|n| !n.is_empty()) else {
         bail!("{NODE} is not set: name the node whose pods are looked at");

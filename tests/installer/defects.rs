@@ -134,7 +134,7 @@ fn the_usual_log_holds_one_line_for_each_change_and_no_more() {
     let log = node.succeed(&["once"]);
     for line in log.lines() {
         assert!(
-            line.starts_with("evergreen-install level=info change=") || line.contains(" ca=added "),
+            line.contains(" level=info component=installer msg=\"change=") || line.contains(" ca=added "),
             "{line}"
         );
     }

@@ -41,11 +41,16 @@ fn ask_as_the_plugin(cluster: &Cluster) -> String {
     use evergreen_kube::{
         Client, Kubeconfig, Source,
         deadline::Deadline,
-        log::{Level, Log},
+        log::{Component, Level, Log},
     };
     let file = |name: &str| Source::File(cluster.node.net("linkerd-cni.evergreen").join(name));
     let kubeconfig = Kubeconfig::of(&cluster.api.url(), file("ca.crt"), file("token")).unwrap();
-    let mut client = Client::with(kubeconfig, Deadline::after(PATIENCE), Log::new(Level::Warn)).unwrap();
+    let mut client = Client::with(
+        kubeconfig,
+        Deadline::after(PATIENCE),
+        Log::new(Component::Plugin, Level::Warn),
+    )
+    .unwrap();
     client.self_subject_review().unwrap().username
 }
 

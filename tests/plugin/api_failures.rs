@@ -8,7 +8,7 @@ use std::{
 use evergreen_kube::{
     Class, Client, Error, Pod,
     deadline::Deadline,
-    log::{Level, Log},
+    log::{Component, Level, Log},
 };
 use evergreen_test_support::api::{Answer, BlackHole, Door, Pace};
 use serde_json::json;
@@ -177,7 +177,11 @@ fn with_something_in_reserve_a_server_that_asks_for_more_time_than_there_is_is_l
     let node = Node::new();
     node.api.set_answer("GET", POD, Answer::too_many_requests(2));
     let wait = Deadline::after(Duration::from_secs(8)).share(8);
-    let client = Client::open(&node.path("kubeconfig"), wait, Log::new(Level::Warn));
+    let client = Client::open(
+        &node.path("kubeconfig"),
+        wait,
+        Log::new(Component::Plugin, Level::Warn),
+    );
     let error = client.unwrap().pod("shop", "web-0", None).unwrap_err();
     assert_eq!(error.class, Class::TooManyRequests);
     assert!(!wait.is_over(), "it was waited for, for nothing");

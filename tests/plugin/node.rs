@@ -10,7 +10,7 @@ use std::{
 use evergreen_kube::{
     Client, Error, Pod,
     deadline::Deadline,
-    log::{Level, Log},
+    log::{Component, Level, Log},
 };
 use evergreen_test_support::{api::Api, pki::Pki};
 use serde_json::{Value, json};
@@ -103,7 +103,11 @@ impl Node {
 }
 
 pub fn open(kubeconfig: &Path, time: Duration) -> Result<Client, Error> {
-    Client::open(kubeconfig, Deadline::after(time), Log::new(Level::Warn))
+    Client::open(
+        kubeconfig,
+        Deadline::after(time),
+        Log::new(Component::Plugin, Level::Warn),
+    )
 }
 
 /// A pod of the fixtures.

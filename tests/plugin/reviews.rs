@@ -5,7 +5,7 @@ use std::time::Duration;
 use evergreen_kube::{
     Class, Client, Kubeconfig, Secret, Source,
     deadline::Deadline,
-    log::{Level, Log},
+    log::{Component, Level, Log},
     review::{Action, BoundTo, TokenRequest},
 };
 use serde_json::json;
@@ -17,7 +17,7 @@ fn client(node: &Node, token: &str) -> Client {
     let token = Source::Data(Secret::new(token));
     let kubeconfig = Kubeconfig::of(&node.api.url(), bundle, token).expect("a good URL");
     let deadline = Deadline::after(Duration::from_secs(10));
-    Client::with(kubeconfig, deadline, Log::new(Level::Warn)).expect("good credentials")
+    Client::with(kubeconfig, deadline, Log::new(Component::Plugin, Level::Warn)).expect("good credentials")
 }
 
 fn wanted<'a>(bound: Option<BoundTo<'a>>) -> TokenRequest<'a> {

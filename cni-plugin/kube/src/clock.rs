@@ -10,6 +10,13 @@ pub fn now() -> i64 {
     }
 }
 
+/// Now, as `2026-11-30T23:59:59.123Z`.
+pub fn timestamp() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = rfc3339(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+    format!("{}.{:03}Z", seconds.trim_end_matches('Z'), since.subsec_millis())
+}
+
 /// `2026-11-30T23:59:59Z`
 pub fn rfc3339(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));

@@ -1,93 +1,318 @@
-//! One line per decision on stderr, `key=value`, lower case. Never a secret, never a whole pod.
+//! The log of both programs: one line per decision on stderr, as logfmt or JSON. Never a secret, never a whole pod.
 //!
-//! Stderr because stdout is the CNI reply: containerd copies it to its journal when a call succeeds and drops it
-//! when one fails, so whatever a user must know of a failure is in the reply.
+//! Stderr because stdout is the CNI reply. containerd copies stderr to its journal when a call succeeds and drops it when
+//! one fails, so the reply must hold everything a user needs to know about a failure.
 
 use std::{
-    fmt,
-    io::{self, Write},
+    fmt::{Display, Write as _},
+    io::{self, Write as _},
 };
 
-/// How much is said.
+use crate::clock;
+
+/// Every key of a line and its meaning. The first four are in each line, in this order.
+pub const KEYS: &[(&str, &str)] = &[
+    (
+        "time",
+        "when the line was written, RFC 3339 in UTC with milliseconds",
+    ),
+    ("level", "debug, info, warn or error"),
+    ("component", "plugin, installer or repair"),
+    ("msg", "what happened; fixed text that an alert can match"),
+    ("action", "what was done"),
+    ("attempts", "how many requests were sent"),
+    (
+        "backend",
+        "what programs the rules: nf_tables, iptables-nft or iptables-legacy",
+    ),
+    ("class", "class of an API error, such as Unauthorized or Timeout"),
+    ("command", "CNI command: ADD, CHECK, DEL, STATUS"),
+    ("container", "container of the pod"),
+    ("controller", "controller of the pod, kind/name"),
+    ("count", "how many"),
+    ("delay", "pause before the next attempt"),
+    ("error", "cause of a failure and what to do about it"),
+    ("evidence", "what a decision rests on"),
+    ("expires", "when a token or certificate expires, RFC 3339"),
+    ("file", "file on the node"),
+    ("interface", "network interface of the pod"),
+    ("name", "name of the thing when no other key fits"),
+    ("namespace", "Kubernetes namespace"),
+    ("network", "conflist the line is about"),
+    ("node", "Kubernetes node"),
+    ("operation", "what was being done, such as token or conflist"),
+    ("path", "path on the node or in a URL"),
+    ("pod", "pod, namespace/name"),
+    ("purpose", "what an API request is for"),
+    ("reason", "why it was done"),
+    ("redirect", "what the rules redirect, in short"),
+    ("removed", "whether anything was there to remove"),
+    ("says", "a line quoted from another program or server"),
+    (
+        "source",
+        "where a credential comes from: a file, the kubeconfig, an exec plugin",
+    ),
+    ("state", "state of the thing"),
+    ("subject", "identity of a token or certificate"),
+    ("uid", "Kubernetes UID"),
+    ("url", "URL of the API server or of a request"),
+    ("value", "value that was found"),
+];
+
+/// How many of [`KEYS`] are in every line.
+const FIXED: usize = 4;
+
+/// The least severe level that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Also the steps on the way.
+    /// Single steps.
     Debug,
-    /// Also one line for every decision.
+    /// Decisions.
     Info,
     /// What a person should look at.
     Warn,
-    /// Nothing: for a caller that says itself what came of it.
+    /// What failed.
+    Error,
+    /// Nothing is logged, for a caller that reports the outcome itself.
     Off,
 }
 
-/// Where the lines go, from which level on.
-#[derive(Debug, Clone, Copy)]
-pub struct Log {
-    program: &'static str,
-    level: Level,
+/// The program, or the part of one, that writes a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Component {
+    /// `evergreen-cni`
+    Plugin,
+    /// `evergreen-install`
+    Installer,
+    /// The repair controller.
+    Repair,
 }
 
-impl Log {
-    /// A log that says lines of this level and above.
-    pub fn new(level: Level) -> Self {
-        Self::of("evergreen-cni", level)
-    }
+/// How a line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// `key=value`, values quoted where necessary.
+    #[default]
+    Logfmt,
+    /// One JSON object of strings per line.
+    Json,
+}
 
-    /// The same for another program; its name begins each line.
-    pub fn of(program: &'static str, level: Level) -> Self {
-        Self { program, level }
-    }
+/// A log for one component.
+#[derive(Debug, Clone, Copy)]
+pub struct Log {
+    component: Component,
+    level: Level,
+    format: Format,
+}
 
-    /// A step on the way.
-    pub fn debug(self, line: fmt::Arguments<'_>) {
-        self.say(Level::Debug, line);
-    }
+/// A line to be written, with its keys.
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    log: Log,
+    keys: &'a [(&'a str, &'a dyn Display)],
+}
 
-    /// A decision.
-    pub fn info(self, line: fmt::Arguments<'_>) {
-        self.say(Level::Info, line);
-    }
-
-    /// Something a person should look at.
-    pub fn warn(self, line: fmt::Arguments<'_>) {
-        self.say(Level::Warn, line);
-    }
-
-    fn say(self, level: Level, line: fmt::Arguments<'_>) {
-        if level >= self.level {
-            let word = match level {
-                Level::Debug => "debug",
-                Level::Info => "info",
-                Level::Warn | Level::Off => "warn",
-            };
-            // One write, so that lines of two processes do not mix. A runtime that has closed our stderr must not fail
-            // the call (`eprintln!` would panic).
-            let line = format!(
-                "{} level={word} {}\n",
-                self.program,
-                on_one_line(&line.to_string())
-            );
-            let _ = io::stderr().write_all(line.as_bytes());
+impl Format {
+    /// Reads `logfmt` or `json`; Linkerd's `plain` means `logfmt`.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "logfmt" | "plain" => Some(Self::Logfmt),
+            "json" => Some(Self::Json),
+            _ => None,
         }
     }
 }
 
-/// A line may quote others (an answer, a name of a file or pod), who must not be able to begin a line of ours.
-fn on_one_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
+impl Log {
+    /// A logfmt log of lines at this level and above.
+    pub fn new(component: Component, level: Level) -> Self {
+        Self {
+            component,
+            level,
+            format: Format::Logfmt,
+        }
+    }
+
+    /// The same log in another format.
+    #[must_use]
+    pub fn format(self, format: Format) -> Self {
+        Self { format, ..self }
+    }
+
+    /// A line with these keys, each from [`KEYS`].
+    pub fn with<'a>(self, keys: &'a [(&'a str, &'a dyn Display)]) -> Entry<'a> {
+        for (key, _) in keys {
+            debug_assert!(
+                KEYS[FIXED..].iter().any(|(known, _)| known == key),
+                "log key {key}"
+            );
+        }
+        Entry { log: self, keys }
+    }
+
+    /// Logs a single step.
+    pub fn debug(self, msg: impl Display) {
+        self.with(&[]).debug(msg);
+    }
+
+    /// Logs a decision.
+    pub fn info(self, msg: impl Display) {
+        self.with(&[]).info(msg);
+    }
+
+    /// Logs what a person should look at.
+    pub fn warn(self, msg: impl Display) {
+        self.with(&[]).warn(msg);
+    }
+
+    /// Logs a failure.
+    pub fn error(self, msg: impl Display) {
+        self.with(&[]).error(msg);
+    }
+}
+
+impl Entry<'_> {
+    /// Logs a single step.
+    pub fn debug(self, msg: impl Display) {
+        self.write(Level::Debug, &msg);
+    }
+
+    /// Logs a decision.
+    pub fn info(self, msg: impl Display) {
+        self.write(Level::Info, &msg);
+    }
+
+    /// Logs what a person should look at.
+    pub fn warn(self, msg: impl Display) {
+        self.write(Level::Warn, &msg);
+    }
+
+    /// Logs a failure.
+    pub fn error(self, msg: impl Display) {
+        self.write(Level::Error, &msg);
+    }
+
+    fn write(self, level: Level, msg: &dyn Display) {
+        if level >= self.log.level {
+            // One write, so that lines of two processes do not mix. A runtime that has closed stderr must not fail the
+            // call (`eprintln!` would panic).
+            let line = self.line(&clock::timestamp(), level, msg);
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+    }
+
+    fn line(self, time: &str, level: Level, msg: &dyn Display) -> String {
+        let level = match level {
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warn => "warn",
+            Level::Error | Level::Off => "error",
+        };
+        let component = match self.log.component {
+            Component::Plugin => "plugin",
+            Component::Installer => "installer",
+            Component::Repair => "repair",
+        };
+        let fixed: [(&str, &dyn Display); FIXED] = [
+            ("time", &time),
+            ("level", &level),
+            ("component", &component),
+            ("msg", msg),
+        ];
+        let mut line = String::with_capacity(256);
+        for (key, value) in fixed.iter().chain(self.keys) {
+            let value = value.to_string();
+            match self.log.format {
+                Format::Logfmt => {
+                    line.push_str(if line.is_empty() { "" } else { " " });
+                    line.push_str(key);
+                    line.push('=');
+                    if value.is_empty() || value.contains(needs_quotes) {
+                        push_quoted(&mut line, &value);
+                    } else {
+                        line.push_str(&value);
+                    }
+                }
+                Format::Json => {
+                    line.push(if line.is_empty() { '{' } else { ',' });
+                    push_quoted(&mut line, key);
+                    line.push(':');
+                    push_quoted(&mut line, &value);
+                }
+            }
+        }
+        line.push_str(match self.log.format {
+            Format::Logfmt => "\n",
+            Format::Json => "}\n",
+        });
+        line
+    }
+}
+
+fn needs_quotes(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || matches!(c, '=' | '"' | '\\')
+}
+
+/// Appends a JSON string, which logfmt parsers read, too. A value may be quoted from an answer or a file name: it must
+/// not begin a line or a key, or reach a terminal as a control sequence.
+fn push_quoted(line: &mut String, text: &str) {
+    line.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => line.extend(['\\', c]),
+            '\n' => line.push_str("\\n"),
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
+                let _ = write!(line, "\\u{:04x}", u32::from(c));
+            }
+            c => line.push(c),
+        }
+    }
+    line.push('"');
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TIME: &str = "2026-12-01T04:30:00.123Z";
+
+    fn line(format: Format, file: &str) -> String {
+        let log = Log::new(Component::Plugin, Level::Info).format(format);
+        log.with(&[("pod", &"shop/web-0"), ("file", &file)])
+            .line(TIME, Level::Info, &"add redirected")
+    }
+
     #[test]
-    fn what_is_quoted_cannot_begin_a_line_or_talk_to_a_terminal() {
-        assert_eq!(
-            on_one_line("file=a\nevergreen-cni level=info add\r\u{1b}[2J"),
-            "file=a evergreen-cni level=info add  [2J"
-        );
-        assert_eq!(on_one_line("pod=shop/web-0 ü"), "pod=shop/web-0 ü");
+    fn values_are_quoted_where_necessary() {
+        for (file, written) in [
+            ("a", "a"),
+            ("/ü", "/ü"),
+            ("", r#""""#),
+            ("a b", r#""a b""#),
+            ("a=b", r#""a=b""#),
+        ] {
+            assert_eq!(
+                line(Format::Logfmt, file),
+                format!(
+                    "time={TIME} level=info component=plugin msg=\"add redirected\" pod=shop/web-0 file={written}\n"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn value_cannot_begin_a_line_or_a_key() {
+        let hostile = "a\" level=error\nlevel=info\r\u{1b}[2J\u{9b}\u{7f}\u{2028}\\";
+        let quoted = r#""a\" level=error\nlevel=info\u000d\u001b[2J\u009b\u007f\u2028\\""#;
+        let logfmt = line(Format::Logfmt, hostile);
+        assert!(logfmt.ends_with(&format!("file={quoted}\n")), "{logfmt}");
+
+        let json = line(Format::Json, hostile);
+        assert_eq!(json.lines().count(), 1, "{json}");
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["file"], hostile);
+        assert_eq!(json["time"], TIME);
+        assert_eq!(json["msg"], "add redirected");
     }
 }

@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use evergreen_kube::{
     Client, Error, Kubeconfig, Source,
     deadline::Deadline,
-    log::{Level, Log},
+    log::{Component, Level, Log},
 };
 
 use crate::cli::config::Server;
@@ -27,5 +27,5 @@ pub fn as_pod(server: &Server, deadline: Deadline) -> Result<Client, Error> {
 pub fn with_token(server: &Server, token: Source, ca: &Path, deadline: Deadline) -> Result<Client, Error> {
     let kubeconfig = Kubeconfig::of(&server.url, Source::File(ca.to_path_buf()), token)?;
     // What it has to say is in its answer, which is said once; this is asked again and again.
-    Client::with(kubeconfig, deadline, Log::new(Level::Off))
+    Client::with(kubeconfig, deadline, Log::new(Component::Installer, Level::Off))
 }

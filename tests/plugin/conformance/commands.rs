@@ -287,7 +287,9 @@ fn block_14_output_is_one_document_with_exit_code_one_and_the_version_of_the_cal
     let reply = call("ADD").netconf(&debug).run().unwrap();
     reply.document().unwrap();
     assert!(
-        reply.stderr.contains("level=info add skipped"),
+        reply
+            .stderr
+            .contains("level=info component=plugin msg=\"add skipped"),
         "logs go to stderr: {reply:?}"
     );
     block.case();
