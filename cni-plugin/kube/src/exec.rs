@@ -6,15 +6,7 @@
 //! that is left, it and its children are ended together, and its output is bounded. What it prints on stdout is never
 //! shown; what it prints on stderr reaches the log, and never the reply.
 
-use std::{
-    ffi::OsStr,
-    io::{self, Read},
-    os::unix::{ffi::OsStrExt, process::CommandExt},
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{self, Receiver},
-    thread,
-    time::Duration,
-};
+use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, process::Command};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
@@ -28,12 +20,14 @@ use super::{
     source::Secret,
     status,
 };
-use crate::{deadline::Deadline, log::Log, sys};
+use crate::{
+    deadline::Deadline,
+    log::Log,
+    process::{self, Killed},
+};
 
 /// No credential is larger, in bytes.
 const LARGEST_OUTPUT: u64 = 1 << 20;
-/// More of its stderr, in bytes, is not looked at.
-const LARGEST_COMPLAINT: u64 = 16 << 10;
 
 /// What the program handed out.
 pub(super) struct ExecCredential {
@@ -74,80 +68,24 @@ pub(super) fn run(
     for (name, value) in &exec.env {
         command.env(name, OsStr::from_bytes(value.reveal()));
     }
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    let mut child = command
-        .spawn()
+    let output = process::run(&mut command, b"", LARGEST_OUTPUT, limit)
         .map_err(|e| not_started(&from, &e, exec.install_hint.as_deref()))?;
-    let output = collect(child.stdout.take(), LARGEST_OUTPUT);
-    let complaint = collect(child.stderr.take(), LARGEST_COMPLAINT);
-    let ended = wait(&mut child, output, limit);
-    if ended.is_err() {
-        // Not waited for yet, so that its number is still its own.
-        sys::kill_group(child.id());
-        let _ = child.wait();
-    }
-    tell(complaint, &from, log);
-    match ended {
-        Err(cause) => Err(failed(cause)),
-        Ok((status, _)) if !status.success() => Err(failed(format!("it ended with {status}"))),
-        Ok((_, output)) => read(&output, exec, from.clone(), clock::now()).map_err(failed),
+    log_stderr(&output.stderr, &from, log);
+    match output.exit {
+        Err(Killed::Deadline) => Err(failed("it took too long, and was ended".to_owned())),
+        Err(Killed::Output) => Err(failed("it prints more than 1 MiB".to_owned())),
+        Err(Killed::Io(error)) => Err(failed(format!("its output cannot be read: {error}"))),
+        Ok(status) if !status.success() => Err(failed(format!("it ended with {status}"))),
+        Ok(_) => read(&output.stdout, exec, from.clone(), clock::now()).map_err(failed),
     }
 }
 
-/// Reads a pipe to its end, on a thread: neither pipe may fill up while the other is read. Of what is above the limit, in
-/// bytes, one byte is kept, and the rest is read and dropped, so that whoever writes it is neither held up nor ended.
-fn collect(pipe: Option<impl Read + Send + 'static>, limit: u64) -> Receiver<io::Result<Vec<u8>>> {
-    let (tell, told) = mpsc::sync_channel(1);
-    // Should no thread be had, the sender is dropped with the closure and the receiver says so at once.
-    let _ = thread::Builder::new().name("exec".to_owned()).spawn(move || {
-        let Some(mut pipe) = pipe else { return };
-        let mut bytes = Vec::new();
-        let read = pipe.by_ref().take(limit + 1).read_to_end(&mut bytes);
-        let _ = tell.send(read.map(|_| bytes));
-        let _ = io::copy(&mut pipe, &mut io::sink());
-    });
-    told
-}
-
-/// Waits for the end of its output and then for its own, within the limit.
-fn wait(
-    child: &mut Child,
-    output: Receiver<io::Result<Vec<u8>>>,
-    limit: Deadline,
-) -> Result<(ExitStatus, Vec<u8>), String> {
-    let late = || "it took too long, and was ended".to_owned();
-    let output = match output.recv_timeout(limit.left()) {
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => return Err(format!("its output cannot be read: {error}")),
-        Err(mpsc::RecvTimeoutError::Timeout) => return Err(late()),
-        Err(mpsc::RecvTimeoutError::Disconnected) => return Err("no thread could be started".to_owned()),
-    };
-    if output.len() as u64 > LARGEST_OUTPUT {
-        return Err("it prints more than 1 MiB".to_owned());
-    }
-    // It has closed stdout and is about to end; there is no wait with a limit in the standard library.
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok((status, output)),
-            Ok(None) if limit.is_over() => return Err(late()),
-            Ok(None) => thread::sleep(Duration::from_millis(2)),
-            Err(error) => return Err(format!("it cannot be waited for: {error}")),
-        }
-    }
-}
-
-/// Its stderr into the log, a few lines of it.
-fn tell(complaint: Receiver<io::Result<Vec<u8>>>, from: &str, log: Log) {
-    let Ok(Ok(bytes)) = complaint.recv_timeout(Duration::from_millis(100)) else {
-        return;
-    };
-    let text = String::from_utf8_lossy(&bytes);
+/// Logs its stderr, at most ten lines of it.
+fn log_stderr(stderr: &[u8], from: &str, log: Log) {
+    let text = String::from_utf8_lossy(stderr);
     for line in text.lines().filter(|l| !l.trim().is_empty()).take(10) {
-        log.warn(format_args!("from={from:?} says={:?}", status::one_line(line)));
+        log.with(&[("source", &from), ("says", &status::one_line(line))])
+            .warn("exec plugin wrote to stderr");
     }
 }
 

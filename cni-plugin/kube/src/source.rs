@@ -1,16 +1,16 @@
 //! Where bytes of a kubeconfig come from: a file read now, or the kubeconfig itself. And secrets, which do not print.
 
 use std::{
-    fmt,
-    fs::OpenOptions,
-    io::{self, Read},
-    os::unix::fs::OpenOptionsExt,
+    fmt, io,
     path::{Path, PathBuf},
     thread,
     time::Duration,
 };
 
-use super::error::{Class, Error};
+use super::{
+    error::{Class, Error},
+    file,
+};
 
 /// No kubeconfig, token or bundle is larger, in bytes; a wrong path may lead to something that is.
 const LIMIT: u64 = 4 << 20;
@@ -79,7 +79,7 @@ pub(super) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
         if attempt > 0 {
             thread::sleep(Duration::from_millis(5));
         }
-        last = read_once(path);
+        last = file::open(path, 0).and_then(|file| Ok(file::read(&file, LIMIT)?.0));
         match &last {
             Ok(bytes) if !bytes.is_empty() => return last.map_err(|e| unreadable(path, what, &e)),
             Ok(_) => {}
@@ -97,27 +97,6 @@ pub(super) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
         )),
         Err(e) => Err(unreadable(path, what, &e)),
     }
-}
-
-fn read_once(path: &Path) -> io::Result<Vec<u8>> {
-    // Without waiting: a pipe of this name has no end that we could wait for.
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if !metadata.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(LIMIT)).unwrap_or(0) + 1);
-    file.take(LIMIT + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LIMIT {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 4 MiB"));
-    }
-    Ok(bytes)
 }
 
 fn unreadable(path: &Path, what: &str, error: &io::Error) -> Error {

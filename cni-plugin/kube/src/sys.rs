@@ -1,7 +1,7 @@
 //! The system calls std has no safe interface for. The only unsafe code of this crate.
 #![allow(
     unsafe_code,
-    reason = "the choice of name sources and the end of a process group exist only as C library calls"
+    reason = "the choice of name sources exists only as a C library call"
 )]
 
 /// Makes every later name lookup of this process use `/etc/hosts` and DNS alone.
@@ -24,18 +24,3 @@ pub(crate) fn look_up_names_in_files_and_dns_only() {
 /// Other C libraries have no modules to load.
 #[cfg(not(target_env = "gnu"))]
 pub(crate) fn look_up_names_in_files_and_dns_only() {}
-
-/// Ends every process of a group of ours; one that is gone already is no error.
-///
-/// `group` is the id of a child that was started as the leader of its own group and has not been waited for, so that
-/// the number cannot have passed to anybody else's.
-pub fn kill_group(group: u32) {
-    let Ok(group) = libc::pid_t::try_from(group) else {
-        return;
-    };
-    if group > 1 {
-        // SAFETY: kill(2) takes no memory of ours. The group is above 1, so that neither every process (-1) nor our
-        // own group (0) is meant.
-        unsafe { libc::kill(-group, libc::SIGKILL) };
-    }
-}

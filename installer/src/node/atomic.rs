@@ -17,6 +17,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use evergreen_kube::file;
 
 pub use self::spare::Spare;
 use crate::sys;
@@ -146,17 +147,9 @@ pub fn sweep(directory: &Path) -> Vec<PathBuf> {
         .map(|entry| entry.path())
         .filter(|path| path.file_name().is_some_and(is_temporary))
         // A link cannot be locked; it is there for a moment only, and a turn excludes another one.
-        .filter(|path| path.is_symlink() || open_at_once(path).is_ok_and(|file| file.try_lock().is_ok()))
+        .filter(|path| path.is_symlink() || file::open(path, 0).is_ok_and(|file| file.try_lock().is_ok()))
         .filter(|path| fs::remove_file(path).is_ok())
         .collect()
-}
-
-/// Opens a file to be read. A pipe of this name would make a plain open wait for a writer that may never come.
-pub fn open_at_once(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)
 }
 
 /// True for the name of a temporary file, ours or another installer's.

@@ -4,15 +4,14 @@
 //! was renamed in between. Only reads, and follows no link.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Read},
-    os::unix::fs::OpenOptionsExt,
+    fs, io,
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use anyhow::{Context, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use evergreen_kube::file;
 use serde::Deserialize;
 
 use crate::node::conflist::Chain;
@@ -47,7 +46,7 @@ pub struct Record {
 pub fn read(dir: &Path, ours: &str) -> Result<Vec<Record>> {
     let read = |path: PathBuf| {
         // Gone by now, half written, or no record: the next look sees more.
-        let (text, written) = open(&path).ok()??;
+        let (text, written) = open(&path).ok()?;
         parse(&text, written, ours)
     };
     Ok(newest(dir, MOST)?.into_iter().filter_map(read).collect())
@@ -68,19 +67,10 @@ fn newest(dir: &Path, most: usize) -> Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// A plain file's bytes and its time; none when it is something else or too long.
-fn open(path: &Path) -> io::Result<Option<(Vec<u8>, SystemTime)>> {
-    let file: File = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)?;
-    let found = file.metadata()?;
-    if !found.is_file() || found.len() > LONGEST {
-        return Ok(None);
-    }
-    let mut text = Vec::new();
-    file.take(LONGEST).read_to_end(&mut text)?;
-    Ok(Some((text, found.modified()?)))
+/// A regular file's bytes and its time.
+fn open(path: &Path) -> io::Result<(Vec<u8>, SystemTime)> {
+    let (text, found) = file::read(&file::open(path, libc::O_NOFOLLOW)?, LONGEST)?;
+    Ok((text, found.modified()?))
 }
 
 fn parse(text: &[u8], written: SystemTime, ours: &str) -> Option<Record> {
@@ -186,7 +176,10 @@ mod tests {
         fs::write(file("empty"), "").unwrap();
         fs::create_dir(file("folder")).unwrap();
         symlink(file("net-sandbox-1-eth0"), file("link")).unwrap();
-        File::create(file("huge")).unwrap().set_len(LONGEST + 1).unwrap();
+        fs::File::create(file("huge"))
+            .unwrap()
+            .set_len(LONGEST + 1)
+            .unwrap();
         let pipe = std::process::Command::new("mkfifo")
             .arg(file("pipe"))
             .status()
@@ -205,7 +198,7 @@ mod tests {
             .enumerate()
         {
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 - age as u64);
-            File::create(file(name)).unwrap().set_modified(time).unwrap();
+            fs::File::create(file(name)).unwrap().set_modified(time).unwrap();
         }
         assert_eq!(
             newest(scratch.path(), 2).unwrap(),

@@ -1,18 +1,20 @@
 //! The node's iptables programs: found, started, fed, bounded in time. Their stdout is never ours.
 
 use std::{
-    fmt,
-    io::{self, Read, Write},
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    fmt, io,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc,
-    thread,
+    process::{Command, ExitStatus},
     time::{Duration, Instant},
 };
 
+use evergreen_kube::process::{self, Killed};
+
 use super::{Tools, directories, script::Found};
 use crate::{policy::cidr::Family, protocol::netconf::IptablesMode};
+
+/// No pod has more rules than this, in bytes as `iptables-save` prints them.
+const LARGEST_OUTPUT: u64 = 64 << 20;
 
 /// One variant of iptables for one family.
 #[derive(Debug)]
@@ -90,82 +92,24 @@ impl Tool {
 fn run(program: &Path, arguments: &[&str], input: &str, tools: Tools<'_>) -> Result<String, Failure> {
     let started = Instant::now();
     let path: Vec<&str> = directories(tools.path).filter_map(Path::to_str).collect();
-    let child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         // Of the runtime's environment it needs nothing but a PATH, to load modules.
         .env_clear()
         .env("PATH", path.join(":"))
-        .env("LC_ALL", "C")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        // Of its own, so that what it starts (`modprobe`) can be stopped with it.
-        .process_group(0)
-        .spawn();
-    let mut child = child.map_err(|e| Failure::Start(program.to_owned(), e))?;
-    match talk(&mut child, input, tools) {
-        Ok(Some((status, stdout, _))) if status.success() => Ok(stdout),
-        Ok(Some((status, _, stderr))) => Err(Failure::Refused(program.to_owned(), status, stderr)),
-        Ok(None) => {
-            stop(&mut child);
-            Err(Failure::Late(program.to_owned(), started.elapsed()))
-        }
-        Err(e) => {
-            stop(&mut child);
-            Err(Failure::Start(program.to_owned(), e))
-        }
+        .env("LC_ALL", "C");
+    let failed = |e| Failure::Start(program.to_owned(), e);
+    let output =
+        process::run(&mut command, input.as_bytes(), LARGEST_OUTPUT, tools.deadline).map_err(failed)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output.exit {
+        Ok(status) if status.success() => Ok(text(&output.stdout)),
+        Ok(status) => Err(Failure::Refused(program.to_owned(), status, text(&output.stderr))),
+        Err(Killed::Deadline) => Err(Failure::Late(program.to_owned(), started.elapsed())),
+        Err(Killed::Output) => Err(failed(io::ErrorKind::FileTooLarge.into())),
+        Err(Killed::Io(e)) => Err(failed(e)),
     }
-}
-
-fn stop(child: &mut Child) {
-    // Not waited for yet, so its number is still its own.
-    evergreen_kube::sys::kill_group(child.id());
-    let _ = child.wait();
-}
-
-/// Feeds and drains the child; how it ended, its stdout and its stderr. None when the deadline came first.
-///
-/// Each pipe has a thread, since a full one would stop the child and so us. One that still reads after the deadline is
-/// left behind; its pipe closes when the child is stopped.
-fn talk(
-    child: &mut Child,
-    input: &str,
-    tools: Tools<'_>,
-) -> io::Result<Option<(ExitStatus, String, String)>> {
-    let (Some(mut stdin), Some(stdout), Some(stderr)) =
-        (child.stdin.take(), child.stdout.take(), child.stderr.take())
-    else {
-        return Err(io::ErrorKind::BrokenPipe.into());
-    };
-    let input = input.as_bytes().to_owned();
-    // A child that fails early does not read to the end; its status and stderr say why.
-    thread::Builder::new().spawn(move || stdin.write_all(&input))?;
-    let (stdout, stderr) = (drain(stdout)?, drain(stderr)?);
-    let Ok(stdout) = stdout.recv_timeout(tools.deadline.left()) else {
-        return Ok(None);
-    };
-    let Ok(stderr) = stderr.recv_timeout(tools.deadline.left()) else {
-        return Ok(None);
-    };
-    // With both pipes closed it is ending, so this hardly ever goes round.
-    while !tools.deadline.is_over() {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some((status, stdout, stderr)));
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    Ok(None)
-}
-
-fn drain(mut pipe: impl Read + Send + 'static) -> io::Result<mpsc::Receiver<String>> {
-    let (sender, receiver) = mpsc::channel();
-    thread::Builder::new().spawn(move || {
-        let mut bytes = Vec::new();
-        // What was read before a failure is still worth reading; nobody may be listening any more.
-        let _ = pipe.read_to_end(&mut bytes);
-        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
-    })?;
-    Ok(receiver)
 }
 
 // === impl Failure ===

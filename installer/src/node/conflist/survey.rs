@@ -2,17 +2,17 @@
 //! `.json`, dot-files too, sorted by byte). Only reads.
 
 use std::{
-    fs,
-    io::{self, Read},
+    fs, io,
     os::unix::ffi::OsStrExt,
     path::Path,
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result};
+use evergreen_kube::file;
 
 use super::edit::Network;
-use crate::node::{atomic, host::HostPath};
+use crate::node::host::HostPath;
 
 /// A file that makes no sense and is older than this will not be finished by whoever wrote it.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(1);
@@ -163,33 +163,27 @@ pub fn is_single(file: &HostPath) -> bool {
 }
 
 /// None for a file that is not there. The form is that which the name promises to the runtime.
-pub fn read(file: &Path, single: bool) -> Option<Content> {
-    let mut text = Vec::new();
-    let read = (|| -> io::Result<Option<Option<SystemTime>>> {
-        let open = atomic::open_at_once(file)?;
-        let found = open.metadata()?;
-        if !found.is_file() {
-            return Ok(None);
-        }
-        open.take(LONGEST).read_to_end(&mut text)?;
-        Ok(Some(found.modified().ok()))
-    })();
-    match read {
-        Ok(None) => Some(unusable("not a plain file".to_owned())),
-        Ok(_) if text.len() as u64 >= LONGEST => Some(Content::Unread {
-            why: format!("longer than {} MB", LONGEST >> 20),
-        }),
-        Ok(Some(changed)) => Some(match Network::read(&text, single) {
+pub fn read(path: &Path, single: bool) -> Option<Content> {
+    match file::open(path, 0).and_then(|open| file::read(&open, LONGEST)) {
+        Ok((text, found)) => Some(match Network::read(&text, single) {
             Ok(network) => Content::Network { text, network },
             Err(why) => Content::Unusable {
                 why,
-                settled: settled(changed),
+                settled: settled(found.modified().ok()),
             },
         }),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        Err(e) => Some(Content::Unread {
-            why: format!("read it: {e}"),
-        }),
+        Err(e) => match e.kind() {
+            io::ErrorKind::NotFound => None,
+            io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => {
+                Some(unusable("not a plain file".to_owned()))
+            }
+            io::ErrorKind::FileTooLarge => Some(Content::Unread {
+                why: format!("longer than {} MB", LONGEST >> 20),
+            }),
+            _ => Some(Content::Unread {
+                why: format!("read it: {e}"),
+            }),
+        },
     }
 }
 
