@@ -1,6 +1,7 @@
 //! ADD, CHECK, DEL and STATUS, each in order: read, decide, apply, reply.
 
 use evergreen_kube::{
+    Wait,
     deadline::Deadline,
     log::{self, Component, Log},
 };
@@ -60,7 +61,7 @@ pub(crate) fn check(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Res
         return Ok(Reply::nothing());
     };
     let families = families(call, netconf, netns.as_ref().ok());
-    let wait = tools.deadline.share(decision::API_SHARE_WITH_FALLBACK);
+    let wait = Wait::with_fallback(tools.deadline.share(decision::API_SHARE_WITH_FALLBACK));
     match decision::decide_by_api(netconf, &pod, &families, wait, log) {
         Ok(Decision::Skip(_)) => {}
         Ok(Decision::Redirect(redirect)) => {

@@ -42,7 +42,7 @@ use crate::{
         config::{Paths, Server},
         settings::RawSettings,
     },
-    cluster::api,
+    cluster::{api, requests::Requests},
     health::{
         report::{Report, ReportLog},
         serve,

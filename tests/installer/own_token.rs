@@ -39,7 +39,7 @@ fn the_plugin_gets_a_token_that_dies_with_the_node_and_not_with_the_pod() {
 
 fn ask_as_the_plugin(cluster: &Cluster) -> String {
     use evergreen_kube::{
-        Client, Kubeconfig, Source,
+        Client, Kubeconfig, Request, Source,
         deadline::Deadline,
         log::{Component, Level, Log},
     };
@@ -51,7 +51,17 @@ fn ask_as_the_plugin(cluster: &Cluster) -> String {
         Log::new(Component::Plugin, Level::Warn),
     )
     .unwrap();
-    client.self_subject_review().unwrap().username
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let answer: Value = client
+        .request(&Request::post(path, &review, "ask who we are"), |body| {
+            serde_json::from_slice(body).map_err(|e| e.to_string())
+        })
+        .unwrap();
+    answer["status"]["userInfo"]["username"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use evergreen_kube::{
-    Class, Client, Error, Pod,
+    Class, Client, Error, Pod, Wait,
     deadline::Deadline,
     log::{Component, Level, Log},
 };
@@ -176,10 +176,10 @@ fn a_pause_the_server_asks_for_is_made() {
 fn with_something_in_reserve_a_server_that_asks_for_more_time_than_there_is_is_left_alone() {
     let node = Node::new();
     node.api.set_answer("GET", POD, Answer::too_many_requests(2));
-    let wait = Deadline::after(Duration::from_secs(8)).share(8);
+    let wait = Deadline::after(Duration::from_secs(1));
     let client = Client::open(
         &node.path("kubeconfig"),
-        wait,
+        Wait::with_fallback(wait),
         Log::new(Component::Plugin, Level::Warn),
     );
     let error = client.unwrap().pod("shop", "web-0", None).unwrap_err();

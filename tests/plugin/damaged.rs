@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use evergreen_kube::{Kubeconfig, claims::Claims, trust::Bundle};
+use evergreen_kube::{Kubeconfig, bundle::Bundle, claims::Claims};
 use evergreen_test_support::pki::Authority;
 
 const YAML: &str = "

@@ -26,6 +26,5 @@ mod nft;
 mod node;
 mod packets;
 mod proxies;
-mod reviews;
 mod ruleset;
 mod ruleset_texts;

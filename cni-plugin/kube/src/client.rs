@@ -3,6 +3,8 @@
 //! Every question goes through one function, `ask`: it asks, and on a failure either reads the files again (the token was
 //! replaced, or the authority, after we had read it), pauses and asks again, or gives up, as `retry.rs` says.
 
+mod retry;
+
 use std::{
     fs,
     hash::{BuildHasher, Hasher, RandomState},
@@ -11,19 +13,21 @@ use std::{
     time::Instant,
 };
 
-use ureq::http::Method;
-
-use super::{
-    ask::{Answer, LARGEST_OBJECT, Request, Session},
+use self::retry::{Next, Retry};
+use crate::{
     clock,
-    credentials::Material,
+    credentials::material::Material,
+    deadline::Deadline,
     error::{Class, Error},
+    http::{
+        request::{Answer, Request},
+        session::Session,
+        status,
+    },
     kubeconfig::Kubeconfig,
-    pod::{self, Namespace, Pod},
-    retry::{Next, Retry},
-    status,
+    log::Log,
+    objects::pod::{self, Namespace, Pod},
 };
-use crate::{deadline::Deadline, log::Log};
 
 /// The timeout that a request names, in parts of the time that is left. A busy API server keeps a request in its queue for
 /// a quarter of that timeout (`getRequestWaitContext` of its priority and fairness) and then answers 429: by naming four
@@ -36,8 +40,35 @@ pub struct Client {
     session: Session,
     settled: bool,
     began: Instant,
-    deadline: Deadline,
+    wait: Wait,
     log: Log,
+}
+
+/// How long the client waits for answers.
+#[derive(Debug, Clone, Copy)]
+pub struct Wait {
+    deadline: Deadline,
+    has_fallback: bool,
+}
+
+impl Wait {
+    /// Waits until the deadline, and gives up earlier where waiting is unlikely to help, since the caller can do
+    /// without an answer.
+    pub fn with_fallback(deadline: Deadline) -> Self {
+        Self {
+            deadline,
+            has_fallback: true,
+        }
+    }
+}
+
+impl From<Deadline> for Wait {
+    fn from(deadline: Deadline) -> Self {
+        Self {
+            deadline,
+            has_fallback: false,
+        }
+    }
 }
 
 /// Where the client's configuration is from.
@@ -50,23 +81,23 @@ enum Origin {
 
 impl Client {
     /// Reads the kubeconfig at this path and every file it names. Nothing is sent yet.
-    pub fn open(kubeconfig: &Path, deadline: Deadline, log: Log) -> Result<Self, Error> {
-        Self::read(Origin::File(kubeconfig.to_owned()), deadline, log)
+    pub fn open(kubeconfig: &Path, wait: impl Into<Wait>, log: Log) -> Result<Self, Error> {
+        Self::read(Origin::File(kubeconfig.to_owned()), wait.into(), log)
     }
 
     /// The same for a configuration that is not in a file, such as the installer's own.
-    pub fn with(kubeconfig: Kubeconfig, deadline: Deadline, log: Log) -> Result<Self, Error> {
-        Self::read(Origin::Made(Box::new(kubeconfig)), deadline, log)
+    pub fn with(kubeconfig: Kubeconfig, wait: impl Into<Wait>, log: Log) -> Result<Self, Error> {
+        Self::read(Origin::Made(Box::new(kubeconfig)), wait.into(), log)
     }
 
-    fn read(from: Origin, deadline: Deadline, log: Log) -> Result<Self, Error> {
-        let session = from.load(deadline, log)?;
+    fn read(from: Origin, wait: Wait, log: Log) -> Result<Self, Error> {
+        let session = from.load(wait.deadline, log)?;
         Ok(Self {
             from,
             session,
             settled: false,
             began: Instant::now(),
-            deadline,
+            wait,
             log,
         })
     }
@@ -138,25 +169,19 @@ impl Client {
         purpose: &str,
         read: fn(&[u8]) -> Result<T, String>,
     ) -> Result<T, Error> {
-        let timeout = self.deadline.left().saturating_mul(TIMEOUT).as_millis();
-        let request = Request {
-            method: Method::GET,
-            path: format!("{path}?{query}timeout={timeout}ms"),
-            body: None,
-            purpose: purpose.to_owned(),
-            largest: LARGEST_OBJECT,
-        };
-        let answer = self.ask(&request)?;
-        self.understand(&request, &answer, read)
+        let timeout = self.wait.deadline.left().saturating_mul(TIMEOUT).as_millis();
+        let request = Request::get(format!("{path}?{query}timeout={timeout}ms"), purpose);
+        self.request(&request, read)
     }
 
-    /// The object in an answer, or [`Class::NotKubernetes`].
-    pub(super) fn understand<T>(
-        &self,
+    /// Sends a request and reads the object in the answer with `read`, which says what the bytes are instead if they are
+    /// not that object ([`Class::NotKubernetes`]).
+    pub fn request<T>(
+        &mut self,
         request: &Request<'_>,
-        answer: &Answer,
         read: impl FnOnce(&[u8]) -> Result<T, String>,
     ) -> Result<T, Error> {
+        let answer = self.ask(request)?;
         read(&answer.body).map_err(|cause| {
             let message = format!("the answer is not the object ({cause}); is the server's URL right?");
             Error::new(Class::NotKubernetes, message).context(&self.said(request))
@@ -164,14 +189,14 @@ impl Client {
     }
 
     /// Asks until there is an answer that says yes, or a failure that more asking does not change.
-    pub(super) fn ask(&mut self, request: &Request<'_>) -> Result<Answer, Error> {
-        let mut retry = Retry::new(self.settled, self.deadline.has_fallback());
+    fn ask(&mut self, request: &Request<'_>) -> Result<Answer, Error> {
+        let mut retry = Retry::new(self.settled, self.wait.has_fallback);
         let mut asked = 0;
         let mut told: Option<Error> = None;
-        let (spent, given) = (self.began.elapsed(), self.deadline.left());
+        let (spent, given) = (self.began.elapsed(), self.wait.deadline.left());
         loop {
             asked += 1;
-            let answer = self.session.ask(request, self.deadline);
+            let answer = self.session.ask(request, self.wait.deadline);
             let answer = answer.and_then(|a| status::check(&a, &self.session.material).map(|()| a));
             let error = match answer {
                 Ok(answer) => {
@@ -180,7 +205,7 @@ impl Client {
                 }
                 Err(error) => error,
             };
-            match retry.next(&error, self.began.elapsed(), self.deadline.left(), chance()) {
+            match retry.next(&error, self.began.elapsed(), self.wait.deadline.left(), chance()) {
                 Next::ReadAgain if self.read_again() => {
                     self.log.info(format_args!(
                         "retry=at-once because=files-changed after={:?}",
@@ -220,7 +245,7 @@ impl Client {
     /// Reads every file once more; true when they hold something else now. A file that cannot be read now changes
     /// nothing: the failure at hand says more.
     fn read_again(&mut self) -> bool {
-        match self.from.load(self.deadline, self.log) {
+        match self.from.load(self.wait.deadline, self.log) {
             Ok(session) if session.material != self.session.material => {
                 self.session = session;
                 true
@@ -265,7 +290,7 @@ impl Origin {
 
 /// A name as one segment of a path. Kubernetes names need no escape; what is not such a name must not become another
 /// path.
-pub(super) fn segment(name: &str) -> String {
+pub fn segment(name: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b':');
     let dots = name.bytes().all(|b| b == b'.');
     name.bytes()

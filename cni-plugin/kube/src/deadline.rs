@@ -1,44 +1,30 @@
-//! One end for the whole call: everything that waits asks how long it still may.
+//! One deadline for the whole call: everything that waits asks how much time is left.
 
 use std::time::{Duration, Instant};
 
-/// The moment by which a piece of work must be over.
+/// The moment by which a piece of work must end.
 #[derive(Debug, Clone, Copy)]
-pub struct Deadline {
-    ends: Instant,
-    in_reserve: bool,
-}
+pub struct Deadline(Instant);
 
 impl Deadline {
     /// A deadline this far from now.
     pub fn after(time: Duration) -> Self {
-        Self {
-            ends: Instant::now() + time,
-            in_reserve: false,
-        }
+        Self(Instant::now() + time)
     }
 
-    /// What is left; zero when it is over.
+    /// Returns the time that is left; zero after the deadline.
     pub fn left(self) -> Duration {
-        self.ends.saturating_duration_since(Instant::now())
+        self.0.saturating_duration_since(Instant::now())
     }
 
-    /// True when nothing is left.
+    /// Returns true when no time is left.
     pub fn is_over(self) -> bool {
         self.left().is_zero()
     }
 
-    /// An earlier end: the `parts`th part of what is left, for work that has a fallback waiting.
+    /// An earlier deadline, after the `parts`th part of the time that is left.
     #[must_use]
     pub fn share(self, parts: u32) -> Self {
-        Self {
-            in_reserve: true,
-            ..Self::after(self.left() / parts)
-        }
-    }
-
-    /// True when a fallback waits: what is known not to come in time need not be waited for.
-    pub fn has_fallback(self) -> bool {
-        self.in_reserve
+        Self::after(self.left() / parts)
     }
 }

@@ -45,11 +45,12 @@ pub struct Error {
     pub class: Class,
     message: String,
     /// How long the server wants to be left alone.
-    pub(super) retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl Error {
-    pub(super) fn new(class: Class, message: impl Into<String>) -> Self {
+    /// A failure of this class.
+    pub fn new(class: Class, message: impl Into<String>) -> Self {
         Self {
             class,
             message: message.into(),
@@ -58,18 +59,18 @@ impl Error {
     }
 
     /// Puts what was being done in front.
-    pub(super) fn context(mut self, operation: &str) -> Self {
+    pub(crate) fn context(mut self, operation: &str) -> Self {
         self.message = format!("{operation}: {}", self.message);
         self
     }
 
     /// Adds what else is known, or what to do.
-    pub(super) fn and(mut self, more: impl fmt::Display) -> Self {
+    pub(crate) fn and(mut self, more: impl fmt::Display) -> Self {
         self.message = format!("{}; {more}", self.message);
         self
     }
 
-    pub(super) fn after(mut self, retry_after: Option<Duration>) -> Self {
+    pub(crate) fn after(mut self, retry_after: Option<Duration>) -> Self {
         self.retry_after = retry_after;
         self
     }

@@ -27,82 +27,28 @@
 //!   pull images through is no way to the API server.
 //! - Relative paths start at the kubeconfig's own folder, an exec command with a slash too.
 
+mod entries;
 mod exec;
 mod fields;
+mod model;
+mod problem;
 mod raw;
 mod server;
 
 use std::path::Path;
 
-use self::raw::Named;
+use self::{
+    entries::{choose, named, unique},
+    problem::{damaged, invalid, missing},
+};
 pub use self::{
-    exec::{Exec, ExecVersion},
+    model::{ClientCertificate, Exec, ExecVersion, Identity, Kubeconfig, Token, Trust},
     server::Server,
 };
-use super::{
+use crate::{
     error::{Class, Error},
-    source::{Secret, Source, read},
+    source::{Source, read},
 };
-
-/// The context linkerd-cni's installer writes and its plugin asks for.
-const PREFERRED_CONTEXT: &str = "linkerd-cni-context";
-
-/// How to reach and to convince the API server. Checked: nothing in it contradicts itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kubeconfig {
-    /// Where it is.
-    pub server: Server,
-    /// Whom to believe that it is the right one.
-    pub trust: Trust,
-    /// The name its certificate must carry, when that is not the host of its URL.
-    pub tls_server_name: Option<String>,
-    /// `http`, `https` or `socks5` URL of a proxy; may hold a password.
-    pub proxy: Option<Secret>,
-    /// What we come with.
-    pub identity: Identity,
-    /// `Impersonate-*` headers, in order.
-    pub impersonate: Vec<(String, String)>,
-}
-
-/// Whom to believe that the server is the right one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trust {
-    /// The authorities of this bundle.
-    Bundle(Source),
-    /// The authorities the host's own programs trust.
-    System,
-    /// Any certificate: `insecure-skip-tls-verify`.
-    Insecure,
-}
-
-/// What we come with.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// A bearer token.
-    pub token: Option<Token>,
-    /// A client certificate and its key.
-    pub certificate: Option<ClientCertificate>,
-    /// A program that hands out one of the two. Absent when one of them is there.
-    pub exec: Option<Exec>,
-}
-
-/// A bearer token, or where it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Token {
-    /// In the kubeconfig.
-    Inline(Secret),
-    /// In a file; the kubeconfig's own is used when the file cannot be.
-    File(Source, Option<Secret>),
-}
-
-/// A client certificate and its key. Both may name one file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientCertificate {
-    /// The chain, PEM.
-    pub chain: Source,
-    /// The key, PEM.
-    pub key: Source,
-}
 
 impl Kubeconfig {
     /// A server, the bundle of its authorities, and a bearer token, without a kubeconfig around them.
@@ -163,7 +109,7 @@ impl Kubeconfig {
         let server = server_of(cluster, context.cluster.as_deref().unwrap_or_default())?;
         let mut config = Self {
             trust: fields::trust(cluster, &server, folder)?,
-            tls_server_name: fields::text(cluster.tls_server_name.as_deref()),
+            tls_server_name: raw::text(cluster.tls_server_name.as_deref()),
             proxy: fields::proxy(cluster)?,
             identity: Identity::default(),
             impersonate: Vec::new(),
@@ -188,40 +134,10 @@ impl Kubeconfig {
     }
 }
 
-/// The context to use and its name.
-fn choose<'a>(
-    contexts: &'a [Named<raw::Context>],
-    current: Option<&'a str>,
-) -> Result<(&'a str, &'a raw::Context), Error> {
-    let find = |name: &str| contexts.iter().find(|c| c.name.as_deref() == Some(name));
-    let current = current.unwrap_or_default();
-    let chosen = find(PREFERRED_CONTEXT).or_else(|| find(current).filter(|_| !current.is_empty()));
-    match chosen {
-        Some(Named {
-            name: Some(name),
-            value: Some(context),
-        }) => Ok((name, context)),
-        Some(entry) => {
-            let name = entry.name.as_deref().unwrap_or_default();
-            Err(missing(format!(
-                "context {name:?} is empty; it must name a cluster and a user"
-            )))
-        }
-        None if current.is_empty() => Err(missing(format!(
-            "says no current-context and has no context {PREFERRED_CONTEXT:?}; set current-context to one of {}",
-            names(contexts)
-        ))),
-        None => Err(missing(format!(
-            "current-context is {current:?}, which is not among the contexts: {}",
-            names(contexts)
-        ))),
-    }
-}
-
 /// Where the API server of this cluster is.
 fn server_of(cluster: &raw::Cluster, name: &str) -> Result<Server, Error> {
     let in_cluster = |e: Error| e.context(&format!("cluster {name:?}"));
-    let Some(url) = fields::text(cluster.server.as_deref()) else {
+    let Some(url) = raw::text(cluster.server.as_deref()) else {
         return Err(in_cluster(missing(
             "has no server; write its URL, such as https://10.96.0.1:443",
         )));
@@ -229,74 +145,8 @@ fn server_of(cluster: &raw::Cluster, name: &str) -> Result<Server, Error> {
     server::parse(&url).map_err(|e| in_cluster(invalid(e)))
 }
 
-/// The entry a context names.
-fn named<'a, T>(
-    name: Option<&str>,
-    entries: &'a [Named<T>],
-    what: &str,
-    context: &str,
-) -> Result<&'a T, Error> {
-    let name = name.unwrap_or_default();
-    if name.is_empty() {
-        return Err(missing(format!(
-            "context {context:?} names no {what}; there are: {}",
-            names(entries)
-        )));
-    }
-    let entry = entries.iter().find(|e| e.name.as_deref() == Some(name));
-    match entry.map(|e| &e.value) {
-        Some(Some(value)) => Ok(value),
-        Some(None) => Err(missing(format!("{what} {name:?} is empty"))),
-        None => Err(missing(format!(
-            "context {context:?} names the {what} {name:?}, which does not exist; there are: {}",
-            names(entries)
-        ))),
-    }
-}
-
-fn names<T>(entries: &[Named<T>]) -> String {
-    let names: Vec<String> = entries
-        .iter()
-        .map(|e| format!("{:?}", e.name.as_deref().unwrap_or_default()))
-        .collect();
-    if names.is_empty() {
-        "(none)".to_owned()
-    } else {
-        names.join(", ")
-    }
-}
-
-fn unique<T>(list: &str, entries: &[Named<T>]) -> Result<(), Error> {
-    for (i, entry) in entries.iter().enumerate() {
-        if entries[..i].iter().any(|e| e.name == entry.name) {
-            let name = entry.name.as_deref().unwrap_or_default();
-            return Err(invalid(format!(
-                "{list} has two entries named {name:?}; remove or rename one"
-            )));
-        }
-    }
-    Ok(())
-}
-
 fn said(path: &Path) -> String {
     format!("kubeconfig {}", path.display())
-}
-
-/// An empty, cut off or zeroed file is how a kubeconfig looks after a power cut, not what a person wrote: it counts as a
-/// credential that is not there, for which the pod's annotations may stand in.
-fn damaged(how: &str) -> Error {
-    Error::new(Class::Credential, format!("{how}; write it anew"))
-}
-
-/// So does one that lacks a part: YAML that was cut off, or whose writer has not finished, is YAML all the same. Should a
-/// person have left the part out, there is no server to ask or no credential that it would take: the same would follow.
-fn missing(message: impl Into<String>) -> Error {
-    Error::new(Class::Credential, message)
-}
-
-/// A part that is wrong, or that contradicts another, is what a person has written.
-fn invalid(message: impl Into<String>) -> Error {
-    Error::new(Class::Kubeconfig, message)
 }
 
 #[cfg(test)]

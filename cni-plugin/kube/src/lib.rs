@@ -1,38 +1,41 @@
-//! The only door to the API server.
+//! A blocking Kubernetes client for short-lived programs, and what both programs need around it: a log, a clock, a
+//! deadline, a child process, a bounded file reader.
 //!
-//! [`Client::open`] reads the kubeconfig and every file it names, in this call and for this call only; nothing is
-//! cached between calls, so a rotation is never a special case. What can still go wrong in between (a token replaced
-//! between our read and the server's answer) is met inside the call: see [`client`].
+//! [`Client::open`] reads the kubeconfig and every file it names. Nothing is cached between calls, so a rotated
+//! credential needs no special case. A credential that is replaced between our read and the server's answer is read
+//! again within the call: see [`client`].
+//!
+//! Imports go down this list only: `client`, `http`, `tls`, `credentials`, `kubeconfig`, `x509`, `objects`, then the
+//! single files.
 
-mod ask;
-pub mod certificate;
-pub mod claims;
 pub mod client;
-pub mod clock;
 mod credentials;
+mod http;
+pub mod kubeconfig;
+mod objects;
+mod tls;
+mod x509;
+
+pub mod clock;
 pub mod deadline;
 mod error;
-mod exec;
-mod failure;
 pub mod file;
-pub mod kubeconfig;
 pub mod log;
-mod object;
-pub mod pod;
 pub mod process;
-mod resolver;
-mod retry;
-pub mod review;
-pub mod source;
-mod status;
+mod quote;
+mod source;
 mod sys;
-mod tls;
-pub mod trust;
 
 pub use self::{
-    client::{Client, chance},
+    client::{Client, Wait, chance, segment},
+    credentials::{claims, token},
     error::{Class, Error},
+    http::request::Request,
     kubeconfig::Kubeconfig,
-    pod::{Namespace, Pod},
+    objects::{
+        object,
+        pod::{self, Namespace, Pod},
+    },
     source::{Secret, Source},
+    x509::{bundle, certificate},
 };

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{
+use crate::{
     error::{Class, Error},
     file,
 };
@@ -52,7 +52,7 @@ impl fmt::Debug for Secret {
 
 impl Source {
     /// Reads it; `what` is said in the error, such as "CA bundle".
-    pub(super) fn read(&self, what: &str) -> Result<Vec<u8>, Error> {
+    pub(crate) fn read(&self, what: &str) -> Result<Vec<u8>, Error> {
         match self {
             Self::File(path) => read(path, what),
             Self::Data(data) => Ok(data.reveal().to_vec()),
@@ -73,7 +73,7 @@ impl fmt::Display for Source {
 ///
 /// A file that is missing or empty is looked for twice more within 10 ms: the kubelet's swap of a projected volume
 /// takes the old generation away while a reader may still be on its way into it, and some writers truncate in place.
-pub(super) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
+pub(crate) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
     let mut last = Ok(Vec::new());
     for attempt in 0..3 {
         if attempt > 0 {

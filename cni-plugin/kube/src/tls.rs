@@ -18,31 +18,36 @@ use rustls::{
     pki_types::ServerName,
 };
 
-pub(super) use self::{
+use self::{
     connector::{Stage, TlsConnector},
     verifier::Presented,
 };
-use super::{
+use crate::{
     clock,
-    credentials::Material,
+    credentials::material::Material,
     error::{Class, Error},
     kubeconfig::Kubeconfig,
+    log::Log,
     source::Secret,
-    trust::Bundle,
+    x509::bundle::Bundle,
 };
-use crate::log::Log;
 
-/// What TLS needs to know, and what it noted on the way.
-pub(super) struct Tls {
-    pub(super) config: Arc<ClientConfig>,
-    pub(super) name: ServerName<'static>,
-    pub(super) bundle: Bundle,
-    pub(super) presented: Arc<Presented>,
+/// The connector, and what its failures are explained by.
+pub(crate) struct Tls {
+    pub(crate) connector: TlsConnector,
+    pub(crate) handshake: Handshake,
+}
+
+/// What a message about a failed connection needs.
+pub(crate) struct Handshake {
+    pub(crate) stage: Arc<Stage>,
+    pub(crate) presented: Arc<Presented>,
+    pub(crate) bundle: Bundle,
 }
 
 impl Tls {
     /// Makes it of what was read.
-    pub(super) fn new(kubeconfig: &Kubeconfig, material: &Material, log: Log) -> Result<Self, Error> {
+    pub(crate) fn new(kubeconfig: &Kubeconfig, material: &Material, log: Log) -> Result<Self, Error> {
         let provider = Arc::new(provider());
         let presented = Arc::new(Presented::default());
         let (bundle, verifier) = match &material.bundle {
@@ -72,11 +77,20 @@ impl Tls {
         };
         // One connection per process: there is nothing to resume.
         config.resumption = Resumption::disabled();
+        let stage = Arc::new(Stage::default());
+        let server = &kubeconfig.server;
         Ok(Self {
-            config: Arc::new(config),
-            name: server_name(kubeconfig)?,
-            bundle,
-            presented,
+            connector: TlsConnector {
+                config: Arc::new(config),
+                name: server_name(kubeconfig)?,
+                server: (server.host().to_owned(), server.port()),
+                stage: Arc::clone(&stage),
+            },
+            handshake: Handshake {
+                stage,
+                presented,
+                bundle,
+            },
         })
     }
 }

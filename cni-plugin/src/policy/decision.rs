@@ -9,7 +9,7 @@ use crate::{
     },
     protocol::{call::PodName, netconf::NetConf},
 };
-use evergreen_kube::{self as kube, Client, deadline::Deadline, log::Log, pod::Pod};
+use evergreen_kube::{self as kube, Client, Wait, deadline::Deadline, log::Log, pod::Pod};
 
 /// With something in reserve the API server is waited for no longer than this part of the call's time: after a restart
 /// of its node a pod should be back within seconds, whatever has become of the API server.
@@ -34,9 +34,9 @@ pub fn decide(
 ) -> Result<Decision, Failure> {
     let in_reserve = netconf.annotations.is_some() && netconf.annotations_decide;
     let wait = if in_reserve {
-        deadline.share(API_SHARE_WITH_FALLBACK)
+        Wait::with_fallback(deadline.share(API_SHARE_WITH_FALLBACK))
     } else {
-        deadline
+        deadline.into()
     };
     match decide_by_api(netconf, pod, families, wait, log) {
         Err(DecideError::CannotBeAsked(error)) if in_reserve => {
@@ -56,12 +56,12 @@ pub fn decide_by_api(
     netconf: &NetConf<'_>,
     pod: &PodName,
     families: &[Family],
-    deadline: Deadline,
+    wait: Wait,
     log: Log,
 ) -> Result<Decision, DecideError> {
     match intent::precheck(netconf, &pod.namespace) {
         Precheck::Pass(reason) => Ok(Decision::Skip(reason)),
-        Precheck::Marked | Precheck::Unknown => ask(netconf, pod, families, deadline, log),
+        Precheck::Marked | Precheck::Unknown => ask(netconf, pod, families, wait, log),
     }
 }
 
@@ -95,12 +95,12 @@ fn ask(
     netconf: &NetConf<'_>,
     name: &PodName,
     families: &[Family],
-    deadline: Deadline,
+    wait: Wait,
     log: Log,
 ) -> Result<Decision, DecideError> {
     let path = netconf.kubeconfig.as_deref();
     let path = path.map_err(|why| DecideError::Failed(Failure::new(Code::NetConf, *why)))?;
-    let mut client = Client::open(path, deadline, log)?;
+    let mut client = Client::open(path, wait, log)?;
     let pod = client.pod(&name.namespace, &name.name, name.uid.as_deref())?;
     let namespace = if intent::asks_namespace(&pod) {
         namespace_if_readable(client.namespace(&name.namespace), log)?

@@ -1,6 +1,8 @@
 //! What the plugin's identity needs, what it may have, and what it should not have: asked of the API server, said to people.
 
-use evergreen_kube::{Client, Error, review::Action};
+use evergreen_kube::{Client, Error};
+
+use super::requests::Requests;
 
 /// How much a right matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,13 +91,7 @@ pub fn ask(client: &mut Client) -> Result<Findings, Error> {
     let mut findings = Findings::default();
     for right in &RIGHTS {
         let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
-        let action = Action {
-            verb: right.verb,
-            resource,
-            subresource,
-            ..Action::default()
-        };
-        let allowed = client.can_i(&action)?;
+        let allowed = client.can_i(right.verb, resource, subresource)?;
         let list = match (right.need, allowed) {
             (Need::Must, false) => &mut findings.missing,
             (Need::May, false) => &mut findings.without,

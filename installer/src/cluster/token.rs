@@ -6,13 +6,9 @@
 
 use std::fmt;
 
-use evergreen_kube::{
-    Class, Client, Error, Secret, chance,
-    claims::Claims,
-    clock,
-    review::{BoundTo, TokenRequest},
-};
+use evergreen_kube::{Class, Client, Error, Secret, chance, claims::Claims, clock};
 
+use super::requests::{BoundTo, Requests, TokenRequest};
 use crate::cli::config::Config;
 
 /// Life of an unbound token, in seconds.

@@ -7,7 +7,11 @@ use anyhow::{Context, Result, bail};
 use evergreen_kube::{claims::Claims, deadline::Deadline};
 use serde_json::Value;
 
-use crate::{cli::config::Config, cluster::api, node::credentials};
+use crate::{
+    cli::config::Config,
+    cluster::{api, requests::Requests},
+    node::credentials,
+};
 
 /// The files in the volume, as the host sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]

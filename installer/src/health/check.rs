@@ -7,7 +7,7 @@ use evergreen_kube::{Class, Source, claims::Claims, clock, deadline::Deadline};
 
 use crate::{
     cli::config::Config,
-    cluster::{api, rights},
+    cluster::{api, requests::Requests, rights},
     node::{binary, ca, conflist, credentials, host::HostPath},
 };
 

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use evergreen_kube::{certificate::Certificate, trust::Bundle};
+use evergreen_kube::{bundle::Bundle, certificate::Certificate};
 use ring::digest::{SHA256, digest};
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";

@@ -10,7 +10,10 @@ use evergreen_kube::{Class, Client, Error, deadline::Deadline, log::Log};
 use serde_json::json;
 
 use super::{counts::Counts, event, pace::Paused, pods::Pod};
-use crate::{cli::config::Server, cluster::api};
+use crate::{
+    cli::config::Server,
+    cluster::{api, requests::Requests},
+};
 
 /// What an eviction and its Event may take. Where a PodDisruptionBudget says no, the client would ask for as long as it has
 /// time; a client for all pods would have none left for those that follow.

@@ -4,6 +4,7 @@ use evergreen_kube::{Class, Client, Error, clock};
 use serde_json::{Value, json};
 
 use super::{PROGRAM, pods::Pod};
+use crate::cluster::requests::Requests;
 
 const REASON: &str = "StartedWithoutRules";
 

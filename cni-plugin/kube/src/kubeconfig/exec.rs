@@ -1,61 +1,13 @@
 //! The `exec` block: a program on the host that hands out a credential (client.authentication.k8s.io).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{
-    fields::text,
-    invalid, missing,
-    raw::{self, Cluster},
+    model::{Exec, ExecVersion},
+    problem::{invalid, missing},
+    raw::{self, Cluster, text},
 };
 use crate::{error::Error, source::Secret};
-
-/// How to run it. Checked: a version we speak, and nobody is to be asked at a terminal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exec {
-    /// The version both sides speak.
-    pub version: ExecVersion,
-    /// The program: a path, or a bare name to be found in `PATH`.
-    pub command: PathBuf,
-    /// Its arguments.
-    pub args: Vec<String>,
-    /// Variables added to our environment.
-    pub env: Vec<(String, Secret)>,
-    /// True when it wants to know which cluster the credential is for.
-    pub wants_cluster: bool,
-    /// What it is told then, besides server, name and authority.
-    pub cluster_config: Option<serde_json::Value>,
-    /// What a person is told when the program is not there.
-    pub install_hint: Option<String>,
-}
-
-/// A version of client.authentication.k8s.io.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExecVersion {
-    /// `v1`
-    V1,
-    /// `v1beta1`
-    V1Beta1,
-}
-
-impl ExecVersion {
-    fn parse(version: &str) -> Result<Self, Error> {
-        match version {
-            "client.authentication.k8s.io/v1" => Ok(Self::V1),
-            "client.authentication.k8s.io/v1beta1" => Ok(Self::V1Beta1),
-            other => Err(invalid(format!(
-                "exec: apiVersion is {other:?}; write client.authentication.k8s.io/v1 (or v1beta1)"
-            ))),
-        }
-    }
-
-    /// As `apiVersion` says it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::V1 => "client.authentication.k8s.io/v1",
-            Self::V1Beta1 => "client.authentication.k8s.io/v1beta1",
-        }
-    }
-}
 
 /// The cluster extension whose content is handed to the program.
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
@@ -64,7 +16,7 @@ pub(super) fn check(raw: &raw::Exec, cluster: &Cluster, folder: &Path) -> Result
     let Some(command) = text(raw.command.as_deref()) else {
         return Err(missing("exec: command is missing; name the program"));
     };
-    let version = ExecVersion::parse(raw.api_version.as_deref().unwrap_or_default())?;
+    let version = version(raw.api_version.as_deref().unwrap_or_default())?;
     nobody_is_asked(raw.interactive_mode.as_deref().unwrap_or_default(), version)?;
     // A bare name is looked up in PATH; anything with a slash lies beside the kubeconfig unless it is absolute.
     let command = if command.contains('/') {
@@ -108,4 +60,15 @@ fn nobody_is_asked(mode: &str, version: ExecVersion) -> Result<(), Error> {
             "exec: interactiveMode is {other:?}; write Never"
         ))),
     }
+}
+
+fn version(text: &str) -> Result<ExecVersion, Error> {
+    [ExecVersion::V1, ExecVersion::V1Beta1]
+        .into_iter()
+        .find(|version| version.as_str() == text)
+        .ok_or_else(|| {
+            invalid(format!(
+                "exec: apiVersion is {text:?}; write client.authentication.k8s.io/v1 (or v1beta1)"
+            ))
+        })
 }

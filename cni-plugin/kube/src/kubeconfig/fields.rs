@@ -5,8 +5,11 @@ use std::path::Path;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    ClientCertificate, Identity, Server, Token, Trust, damaged, exec, invalid, missing,
-    raw::{Cluster, User},
+    exec,
+    model::{ClientCertificate, Identity, Token, Trust},
+    problem::{damaged, invalid, missing},
+    raw::{Cluster, User, text},
+    server::Server,
 };
 use crate::{
     error::Error,
@@ -177,9 +180,4 @@ fn source(
         }
         (None, None) => Ok(None),
     }
-}
-
-/// A field that is set: neither absent nor empty.
-pub(super) fn text(field: Option<&str>) -> Option<String> {
-    field.filter(|t| !t.trim().is_empty()).map(str::to_owned)
 }

@@ -90,6 +90,11 @@ pub(super) struct Context {
     pub(super) user: Option<String>,
 }
 
+/// A field that is set: neither absent nor empty.
+pub(super) fn text(field: Option<&str>) -> Option<String> {
+    field.filter(|t| !t.trim().is_empty()).map(str::to_owned)
+}
+
 /// Why the text is no kubeconfig: where, and not what. The parsers' own messages quote the text, and the text holds
 /// tokens.
 #[derive(Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::source::Secret;
 
 const SECRET: &str = "s3cret-t0ken";
 

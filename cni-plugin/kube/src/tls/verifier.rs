@@ -16,9 +16,8 @@ use rustls::{
 };
 
 use crate::{
-    certificate::Certificate,
     error::{Class, Error},
-    trust::Bundle,
+    x509::{bundle::Bundle, certificate::Certificate},
 };
 
 /// The certificate of a server that was not believed.

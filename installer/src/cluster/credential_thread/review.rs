@@ -12,7 +12,7 @@ use evergreen_kube::{Class, Client, Error, Source, deadline::Deadline, log::Log}
 use super::{Token, schedule::Schedule};
 use crate::{
     cli::config::Config,
-    cluster::{api, rights, uninstall::evidence::Named},
+    cluster::{api, requests::Requests, rights, uninstall::evidence::Named},
     health::status::{Review, Status},
     node::credentials,
 };

@@ -8,7 +8,11 @@ use std::{
 
 use evergreen_kube::{Class, Error, Source, claims::Claims, deadline::Deadline};
 
-use crate::{cli::config::Config, cluster::api, node::credentials};
+use crate::{
+    cli::config::Config,
+    cluster::{api, requests::Requests},
+    node::credentials,
+};
 
 /// A name of no pod will do: 404 is an answer to somebody who may ask.
 const ANY_NAME: &str = "none";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::error::{Class, Error};
+use crate::error::{Class, Error};
 
 /// The first pause; each one after it is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

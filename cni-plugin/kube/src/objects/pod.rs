@@ -1,14 +1,10 @@
 //! The fields of a pod and a namespace that decide something, and no others: the rest of the object is skipped
 //! while it is read.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
+pub use super::object::Strings;
 use super::object::{Object, read};
-
-/// Labels or annotations.
-pub type Strings = BTreeMap<String, String>;
 
 /// A pod as the API server has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -120,7 +116,7 @@ pub fn read_pod(body: &[u8]) -> Result<Pod, String> {
 }
 
 /// Reads a namespace.
-pub(super) fn read_namespace(body: &[u8]) -> Result<Namespace, String> {
+pub(crate) fn read_namespace(body: &[u8]) -> Result<Namespace, String> {
     let raw: Object<serde::de::IgnoredAny> = read(body, "Namespace")?;
     Ok(Namespace {
         annotations: raw.metadata.unwrap_or_default().annotations.unwrap_or_default(),
@@ -128,7 +124,7 @@ pub(super) fn read_namespace(body: &[u8]) -> Result<Namespace, String> {
 }
 
 /// Reads the ports of a service and the target ports that are numbers, ascending.
-pub(super) fn read_service_ports(body: &[u8]) -> Result<Vec<u16>, String> {
+pub(crate) fn read_service_ports(body: &[u8]) -> Result<Vec<u16>, String> {
     let raw: Object<RawServiceSpec> = read(body, "Service")?;
     let ports = raw.spec.unwrap_or_default().ports.unwrap_or_default();
     let mut numbers: Vec<u16> = Vec::new();

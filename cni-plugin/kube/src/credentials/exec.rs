@@ -12,18 +12,16 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{
+use super::token::parse;
+use crate::{
     clock,
-    credentials::{Material, clean},
+    deadline::Deadline,
     error::{Class, Error},
     kubeconfig::{Exec, Kubeconfig, Trust},
-    source::Secret,
-    status,
-};
-use crate::{
-    deadline::Deadline,
     log::Log,
     process::{self, Killed},
+    quote::one_line,
+    source::Secret,
 };
 
 /// No credential is larger, in bytes.
@@ -31,18 +29,9 @@ const LARGEST_OUTPUT: u64 = 1 << 20;
 
 /// What the program handed out.
 pub(super) struct ExecCredential {
-    token: Option<Secret>,
-    certificate: Option<(Vec<u8>, Secret)>,
-    from: String,
-}
-
-impl ExecCredential {
-    /// Adds it to what was read from files.
-    pub(super) fn add_to(self, material: &mut Material) {
-        let from = self.from;
-        material.token = self.token.map(|token| (token, from.clone()));
-        material.certificate = self.certificate.map(|(chain, key)| (chain, key, from));
-    }
+    pub(super) token: Option<Secret>,
+    pub(super) certificate: Option<(Vec<u8>, Secret)>,
+    pub(super) from: String,
 }
 
 /// Runs the program and reads what it prints.
@@ -84,14 +73,14 @@ pub(super) fn run(
 fn log_stderr(stderr: &[u8], from: &str, log: Log) {
     let text = String::from_utf8_lossy(stderr);
     for line in text.lines().filter(|l| !l.trim().is_empty()).take(10) {
-        log.with(&[("source", &from), ("says", &status::one_line(line))])
+        log.with(&[("source", &from), ("says", &one_line(line))])
             .warn("exec plugin wrote to stderr");
     }
 }
 
 fn not_started(from: &str, error: &io::Error, hint: Option<&str>) -> Error {
     let cure = match (error.kind(), hint) {
-        (io::ErrorKind::NotFound, Some(hint)) => status::one_line(hint),
+        (io::ErrorKind::NotFound, Some(hint)) => one_line(hint),
         (io::ErrorKind::NotFound, None) => "install it on this node, or name it by its whole path".to_owned(),
         (io::ErrorKind::PermissionDenied, _) => "make it executable".to_owned(),
         _ => "run it by hand on this node".to_owned(),
@@ -180,7 +169,7 @@ fn read(output: &[u8], exec: &Exec, from: String, now: i64) -> Result<ExecCreden
         _ => return Err("it handed out a certificate or a key, and not both".to_owned()),
     };
     let token = set(status.token)
-        .map(|t| clean(t.as_bytes(), &from).map_err(|e| e.to_string()))
+        .map(|t| parse(t.as_bytes(), &from).map_err(|e| e.to_string()))
         .transpose()?;
     if token.is_none() && certificate.is_none() {
         return Err("it handed out neither a token nor a certificate".to_owned());

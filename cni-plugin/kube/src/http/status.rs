@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{
-    ask::Answer,
-    credentials::Material,
+use super::request::Answer;
+use crate::{
+    credentials::material::Material,
     error::{Class, Error},
+    quote::one_line,
 };
 
 /// `kind: Status`, the API's own way to say no.
@@ -30,7 +31,7 @@ struct Details {
 }
 
 /// Fails unless the answer is the object that was asked for.
-pub(super) fn check(answer: &Answer, material: &Material) -> Result<(), Error> {
+pub(crate) fn check(answer: &Answer, material: &Material) -> Result<(), Error> {
     if matches!(answer.status, 200..=202) {
         return Ok(());
     }
@@ -155,14 +156,4 @@ fn line(text: &str, material: &Material) -> String {
         return "not shown, because it repeats our credential".to_owned();
     }
     one_line(text)
-}
-
-/// One line of at most 300 characters of what somebody else wrote, with what looks like a token taken out.
-pub(super) fn one_line(text: &str) -> String {
-    let words: Vec<&str> = text
-        .split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| !word.is_empty())
-        .map(|word| if word.contains("eyJ") { "(token)" } else { word })
-        .collect();
-    words.join(" ").chars().take(300).collect()
 }

@@ -1,86 +1,53 @@
 //! One request on one connection, and what came back. No retries and no meaning here.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use ureq::{
     Agent, Body, Proxy,
     config::Config,
-    http::{HeaderName, HeaderValue, Method, Response, header},
-    unversioned::transport::{ConnectProxyConnector, Connector, SocksConnector, TcpConnector},
+    http::{HeaderName, HeaderValue, Response, header},
+    unversioned::transport::{ConnectProxyConnector, Connector as _, SocksConnector, TcpConnector},
 };
 
 use super::{
-    credentials::Material,
-    error::{Class, Error},
     failure,
-    kubeconfig::Kubeconfig,
+    request::{Answer, Request},
     resolver::Names,
-    tls::{Presented, Stage, Tls, TlsConnector},
-    trust::Bundle,
 };
-use crate::{deadline::Deadline, log::Log};
+use crate::{
+    credentials::material::Material,
+    deadline::Deadline,
+    error::{Class, Error},
+    kubeconfig::Kubeconfig,
+    log::Log,
+    tls::{Handshake, Tls},
+};
 
-/// A pod of etcd's largest size (1.5 MiB) in JSON, with room.
-pub(super) const LARGEST_OBJECT: u64 = 8 << 20;
-/// The pods of a node (250 and more), each of a quarter of a mebibyte.
-pub(super) const LARGEST_LIST: u64 = 64 << 20;
 /// Bytes for what comes in: one TLS record. The default of 128 KiB would double what the process takes.
 const INPUT: usize = 16 << 10;
 /// Bytes for what goes out, beside our headers: a request line, a proxy's own. All of it is zeroed before it is used.
 const OUTPUT: usize = 4 << 10;
 
-/// What to ask.
-#[derive(Debug)]
-pub(super) struct Request<'a> {
-    pub(super) method: Method,
-    /// Path and query, from `/api` on.
-    pub(super) path: String,
-    pub(super) body: Option<&'a [u8]>,
-    /// What it is for, such as `get pod shop/web-0`.
-    pub(super) purpose: String,
-    /// How many bytes the answer's body may have.
-    pub(super) largest: u64,
-}
-
-/// What came back, whatever its status.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) content_type: String,
-    pub(super) retry_after: Option<Duration>,
-    pub(super) warnings: Vec<String>,
-    pub(super) body: Vec<u8>,
-}
-
 /// A server, what we come to it with, and the connection once there is one.
-pub(super) struct Session {
+pub(crate) struct Session {
     agent: Agent,
     base: String,
     /// How a message names the proxy on the way; empty without one.
     by_way_of: String,
     headers: Vec<(HeaderName, HeaderValue)>,
-    pub(super) stage: Arc<Stage>,
-    pub(super) presented: Arc<Presented>,
-    pub(super) bundle: Bundle,
-    pub(super) material: Material,
+    handshake: Handshake,
+    pub(crate) material: Material,
 }
 
 impl Session {
-    pub(super) fn new(kubeconfig: &Kubeconfig, material: Material, log: Log) -> Result<Self, Error> {
+    pub(crate) fn new(kubeconfig: &Kubeconfig, material: Material, log: Log) -> Result<Self, Error> {
         let headers = headers(kubeconfig, &material)?;
         let tls = Tls::new(kubeconfig, &material, log)?;
-        let stage = Arc::new(Stage::default());
-        let server = &kubeconfig.server;
         let connector =
             ().chain(SocksConnector::default())
                 .chain(ConnectProxyConnector::default())
                 .chain(TcpConnector::default())
-                .chain(TlsConnector {
-                    config: tls.config,
-                    name: tls.name,
-                    server: (server.host().to_owned(), server.port()),
-                    stage: Arc::clone(&stage),
-                });
+                .chain(tls.connector);
         let proxy = proxy(kubeconfig)?;
         // Never the URL itself: it may hold a password.
         let by_way_of = proxy.as_ref().map_or_else(String::new, |p| {
@@ -88,28 +55,26 @@ impl Session {
         });
         Ok(Self {
             agent: Agent::with_parts(config(proxy, &headers), connector, Names),
-            base: server.to_string(),
+            base: kubeconfig.server.to_string(),
             by_way_of,
             headers,
-            stage,
-            presented: tls.presented,
-            bundle: tls.bundle,
+            handshake: tls.handshake,
             material,
         })
     }
 
     /// Asks once. The head of the answer must begin within the deadline, and the body be whole by it.
-    pub(super) fn ask(&self, request: &Request<'_>, deadline: Deadline) -> Result<Answer, Error> {
+    pub(crate) fn ask(&self, request: &Request<'_>, deadline: Deadline) -> Result<Answer, Error> {
         let left = deadline.left();
         if left.is_zero() {
             return Err(Error::new(Class::Timeout, "no time was left to ask"));
         }
-        self.stage.begin();
+        self.handshake.stage.begin();
         let answer = self.send(request, left).and_then(|response| {
-            self.stage.head_is_there();
-            read(response, request.largest)
+            self.handshake.stage.head_is_there();
+            read(response, request.limit)
         });
-        answer.map_err(|e| failure::explain(&e, self, left))
+        answer.map_err(|e| failure::explain(&e, &self.handshake, &self.material, left))
     }
 
     fn send(&self, request: &Request<'_>, left: Duration) -> Result<Response<Body>, ureq::Error> {
@@ -126,30 +91,24 @@ impl Session {
                 let config = self.agent.configure_request(request);
                 let config = config
                     .timeout_global(Some(left))
-                    .timeout_connect(Some(for_connecting(left)));
+                    .timeout_connect(Some(failure::time_to_connect(left)));
                 self.agent.run(config.build())
             }};
         }
-        match request.body {
+        match &request.body {
             Some(body) => {
                 builder = builder.header(header::CONTENT_TYPE, "application/json");
-                run!(body)
+                run!(body.as_slice())
             }
             None => run!(()),
         }
     }
 
     /// The URL of a request, for messages.
-    pub(super) fn url(&self, request: &Request<'_>) -> String {
+    pub(crate) fn url(&self, request: &Request<'_>) -> String {
         let path = request.path.split('?').next().unwrap_or_default();
         format!("{} {}{path}{}", request.method, self.base, self.by_way_of)
     }
-}
-
-/// The part of the time that a connection may take. Half: one that hangs (a dead backend behind a live address) leaves
-/// time for another.
-pub(super) fn for_connecting(left: Duration) -> Duration {
-    left / 2
 }
 
 fn proxy(kubeconfig: &Kubeconfig) -> Result<Option<Proxy>, Error> {
@@ -222,16 +181,10 @@ fn read(mut response: Response<Body>, largest: u64) -> Result<Answer, ureq::Erro
     let retry_after = text(header::RETRY_AFTER)
         .and_then(|v| v.trim().parse().ok())
         .map(Duration::from_secs);
-    let warnings = response.headers().get_all(header::WARNING).iter();
-    let warnings = warnings
-        .filter_map(|v| v.to_str().ok())
-        .map(str::to_owned)
-        .collect();
     Ok(Answer {
         status: response.status().as_u16(),
         content_type,
         retry_after,
-        warnings,
         body: response.body_mut().with_config().limit(largest).read_to_vec()?,
     })
 }

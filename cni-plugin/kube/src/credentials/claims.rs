@@ -9,7 +9,7 @@ use std::fmt::Write;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Deserializer};
 
-use super::clock::{rfc3339, span};
+use crate::clock::{rfc3339, span};
 
 /// Tokens are taken for this long after their end and before their beginning (go-jose's leeway), in seconds.
 const LEEWAY: i64 = 60;

@@ -13,10 +13,8 @@ use rustls::{
     pki_types::{CertificateDer, TrustAnchor},
 };
 
-use super::{
-    certificate::Certificate,
-    error::{Class, Error},
-};
+use super::certificate::Certificate;
+use crate::error::{Class, Error};
 
 /// Where the host's own programs find the authorities they trust, by distribution.
 const SYSTEM_BUNDLES: [&str; 5] = [
@@ -57,12 +55,12 @@ impl Bundle {
 
     /// A client's own chain: every block, in the order the server is to see them. Whether they can be used is decided
     /// together with the key.
-    pub(super) fn parse_chain(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    pub(crate) fn parse_chain(pem: &[u8]) -> Vec<CertificateDer<'static>> {
         rustls_pemfile::certs(&mut &*pem).flatten().collect()
     }
 
     /// The first bundle of the host that there is, and its path.
-    pub(super) fn system() -> Result<(Vec<u8>, &'static str), Error> {
+    pub(crate) fn system() -> Result<(Vec<u8>, &'static str), Error> {
         let found = SYSTEM_BUNDLES
             .iter()
             .find_map(|path| Some((fs::read(Path::new(path)).ok()?, *path)));
@@ -74,7 +72,7 @@ impl Bundle {
     }
 
     /// The certificates as the TLS library wants them, or an error that says what the bundle holds instead.
-    pub(super) fn roots(&self, from: &str) -> Result<RootCertStore, Error> {
+    pub(crate) fn roots(&self, from: &str) -> Result<RootCertStore, Error> {
         if self.anchors.is_empty() {
             let message = match self.skipped {
                 0 => format!("CA bundle {from} holds no certificate; put the cluster's ca.crt there"),
@@ -90,13 +88,13 @@ impl Bundle {
     }
 
     /// How many of its authorities have ended.
-    pub(super) fn ended(&self, now: i64) -> usize {
+    pub(crate) fn ended(&self, now: i64) -> usize {
         let certificates = self.certificates.iter().filter_map(|der| Certificate::read(der));
         certificates.filter(|c| c.not_after < now).count()
     }
 
     /// What it holds, for a message: `"kubernetes" (until 2035-01-01T00:00:00Z) and 1 more`.
-    pub(super) fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
         for (i, der) in self.certificates.iter().take(3).enumerate() {
             let shown = Certificate::read(der).map_or("(odd certificate)".to_owned(), |c| c.to_string());

@@ -3,33 +3,43 @@
 //! Null, absent and empty are one. Parsers quote what they do not understand, which may be anything, a secret too: here
 //! only its place is said.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::pod::Strings;
+/// Labels or annotations.
+pub type Strings = BTreeMap<String, String>;
 
 /// An object with a spec of its kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Object<S> {
+pub struct Object<S> {
     kind: Option<String>,
     api_version: Option<String>,
-    pub(super) metadata: Option<Metadata>,
-    pub(super) spec: Option<S>,
+    /// `metadata`
+    pub metadata: Option<Metadata>,
+    /// `spec`
+    pub spec: Option<S>,
 }
 
 /// The part of `metadata` that is used.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Metadata {
-    pub(super) name: Option<String>,
-    pub(super) uid: Option<String>,
-    pub(super) deletion_timestamp: Option<String>,
-    pub(super) labels: Option<Strings>,
-    pub(super) annotations: Option<Strings>,
+pub struct Metadata {
+    /// `name`
+    pub name: Option<String>,
+    /// `uid`
+    pub uid: Option<String>,
+    /// `deletionTimestamp`: set once it is being deleted.
+    pub deletion_timestamp: Option<String>,
+    /// `labels`
+    pub labels: Option<Strings>,
+    /// `annotations`
+    pub annotations: Option<Strings>,
 }
 
 /// An object of this kind of the core group, or what the bytes are instead.
-pub(super) fn read<S: DeserializeOwned>(body: &[u8], kind: &str) -> Result<Object<S>, String> {
+pub fn read<S: DeserializeOwned>(body: &[u8], kind: &str) -> Result<Object<S>, String> {
     let object: Object<S> = parse(body, kind)?;
     // Without kind and version, what has a name is taken for what was asked for, as client-go does.
     let name = object
@@ -45,7 +55,7 @@ pub(super) fn read<S: DeserializeOwned>(body: &[u8], kind: &str) -> Result<Objec
 }
 
 /// The answer to a review or request: an object of this kind and version, its status in whatever shape.
-pub(super) fn read_answer<T: DeserializeOwned>(body: &[u8], kind: &str, version: &str) -> Result<T, String> {
+pub fn read_answer<T: DeserializeOwned>(body: &[u8], kind: &str, version: &str) -> Result<T, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Head {
@@ -58,7 +68,7 @@ pub(super) fn read_answer<T: DeserializeOwned>(body: &[u8], kind: &str, version:
 }
 
 /// JSON of some shape.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8], kind: &str) -> Result<T, String> {
+pub fn parse<T: DeserializeOwned>(body: &[u8], kind: &str) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|e| match e.classify() {
         serde_json::error::Category::Data => {
             format!(

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::clock;
+use crate::clock;
 
 /// The readable part of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,30 +5,42 @@ use std::{io, time::Duration};
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 use ureq::Timeout;
 
-use super::{
-    ask::{Session, for_connecting},
+use crate::{
+    credentials::material::Material,
     error::{Class, Error},
-    status,
+    quote,
+    tls::Handshake,
 };
 
+/// The part of the time that a connection may take. Half: one that hangs (a dead backend behind a live address) leaves
+/// time for another.
+pub(super) fn time_to_connect(left: Duration) -> Duration {
+    left / 2
+}
+
 /// The failure of a request that had this much time.
-pub(super) fn explain(error: &ureq::Error, session: &Session, left: Duration) -> Error {
+pub(super) fn explain(
+    error: &ureq::Error,
+    handshake: &Handshake,
+    material: &Material,
+    left: Duration,
+) -> Error {
     match error {
         ureq::Error::Timeout(which) => {
             let time = if *which == Timeout::Connect {
-                for_connecting(left)
+                time_to_connect(left)
             } else {
                 left
             };
             let message = format!(
                 "waited {:.1}s for {}; is the API server up, and does this node reach it?",
                 time.as_secs_f64(),
-                session.stage.waiting_for()
+                handshake.stage.waiting_for()
             );
             Error::new(Class::Timeout, message)
         }
         ureq::Error::Io(e) => match e.get_ref().and_then(|e| e.downcast_ref::<TlsError>()) {
-            Some(tls) => explain_tls(tls, session),
+            Some(tls) => explain_tls(tls, handshake, material),
             None => explain_io(e),
         },
         ureq::Error::HostNotFound => unreachable("the name of the server is not known; is it in DNS?"),
@@ -39,17 +51,17 @@ pub(super) fn explain(error: &ureq::Error, session: &Session, left: Duration) ->
             not_kubernetes(&format!("the answer is larger than {} MiB", limit >> 20))
         }
         other => {
-            let cause = status::one_line(&other.to_string());
+            let cause = quote::one_line(&other.to_string());
             not_kubernetes(&format!("the answer is not HTTP as it should be ({cause})"))
         }
     }
 }
 
-fn explain_tls(error: &TlsError, session: &Session) -> Error {
+fn explain_tls(error: &TlsError, handshake: &Handshake, material: &Material) -> Error {
     match error {
-        TlsError::InvalidCertificate(cause) => not_believed(cause, session),
+        TlsError::InvalidCertificate(cause) => not_believed(cause, handshake, material),
         TlsError::AlertReceived(alert) if is_about_our_certificate(*alert) => {
-            let message = match &session.material.certificate {
+            let message = match &material.certificate {
                 Some((.., from)) => format!("the server refused client certificate {from} ({alert:?})"),
                 None => {
                     format!("the server wants a client certificate and the kubeconfig has none ({alert:?})")
@@ -65,8 +77,8 @@ fn explain_tls(error: &TlsError, session: &Session) -> Error {
 }
 
 /// Says what the server showed, what the bundle holds, and what to do about the difference.
-fn not_believed(cause: &CertificateError, session: &Session) -> Error {
-    let shown = match session.presented.take() {
+fn not_believed(cause: &CertificateError, handshake: &Handshake, material: &Material) -> Error {
+    let shown = match handshake.presented.take() {
         Some(c) => format!("; the server showed {c} issued by {:?}", c.issuer),
         None => String::new(),
     };
@@ -87,13 +99,12 @@ fn not_believed(cause: &CertificateError, session: &Session) -> Error {
             "the cluster's CA may have changed: let the installer write its ca.crt anew",
         ),
     };
-    let from = session
-        .material
+    let from = material
         .bundle
         .as_ref()
         .map(|(_, from)| from.as_str())
         .unwrap_or_default();
-    let holds = session.bundle.describe();
+    let holds = handshake.bundle.describe();
     Error::new(
         Class::Trust,
         format!("{cause}{shown}; CA bundle {from} holds {holds}; {cure}"),
