@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod credential_thread;
+pub mod identity;
 pub mod requests;
 pub mod rights;
 pub mod token;

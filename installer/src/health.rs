@@ -1,6 +1,6 @@
 //! What the installer tells people and machines: the log, `/readyz`, `/metrics` and `check`.
 
 pub mod check;
-pub mod report;
+pub(crate) use crate::node::report;
 pub mod serve;
 pub mod status;

@@ -6,6 +6,7 @@
 mod cli;
 mod cluster;
 mod health;
+mod host;
 mod node;
 mod repair;
 #[cfg(test)]

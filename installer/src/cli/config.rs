@@ -12,8 +12,8 @@ use anyhow::{Result, bail};
 use evergreen_kube::log::Level;
 
 use crate::{
-    cli::settings::RawSettings,
-    node::{entry::Entry, host::HostPath},
+    cli::{entry::Entry, settings::RawSettings},
+    host::HostPath,
 };
 
 /// Where our things are on the node. Enough to take them away.
@@ -150,6 +150,21 @@ impl Paths {
             None => Self::from_given(given, USUAL_TYPE),
         }
     }
+
+    /// The plugin's token.
+    pub fn token_file(&self) -> HostPath {
+        self.own_dir.join("token")
+    }
+
+    /// The plugin's CA bundle.
+    pub fn ca_file(&self) -> HostPath {
+        self.own_dir.join("ca.crt")
+    }
+
+    /// The record of how the token was made, for people.
+    pub fn record_file(&self) -> HostPath {
+        self.own_dir.join("credential")
+    }
 }
 
 impl Config {
@@ -161,12 +176,14 @@ impl Config {
             );
         };
         let server = Server::from_given(given)?;
-        // The kubelet puts it there; where it does not, the defaults of the plugin hold.
-        let namespace = fs::read_to_string(server.token_file.with_file_name("namespace")).ok();
-        let namespace = namespace.as_deref().map(str::trim).filter(|n| !n.is_empty());
-
+        // Without the file the plugin's default list of exempt namespaces applies.
+        let namespace = server.namespace_file();
         let net_dir = parse::absolute(given, "DEST_CNI_NET_DIR")?;
-        let entry = Entry::from_template(&text, &net_dir.join(parse::kubeconfig_name(given)?), namespace)?;
+        let entry = Entry::from_template(
+            &text,
+            &net_dir.join(parse::kubeconfig_name(given)?),
+            namespace.as_deref(),
+        )?;
         let place = Paths::from_given(given, entry.type_name())?;
         let prefix = Path::new(given.value("CONTAINER_MOUNT_PREFIX"));
         Ok(Self {
@@ -206,6 +223,12 @@ impl Server {
             },
             token_file,
         })
+    }
+
+    /// Returns the content of the file `namespace` that the kubelet puts beside the token.
+    pub fn namespace_file(&self) -> Option<String> {
+        let text = fs::read_to_string(self.token_file.with_file_name("namespace")).ok()?;
+        Some(text.trim().to_owned()).filter(|namespace| !namespace.is_empty())
     }
 }
 

@@ -19,25 +19,9 @@ use evergreen_kube::log::Log;
 use self::work::Work;
 use crate::{
     cli::config::{Config, TokenSource},
-    cluster::{
-        token::Minted,
-        volume::{self, Volume},
-    },
+    cluster::{token::Token, volume},
     health::status::Status,
 };
-
-/// Which token belongs on the node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Token {
-    /// It is not known yet: what is there may stay if it is good.
-    DecideError,
-    /// This one.
-    Minted(Minted),
-    /// None: the kubelet's own volume is used.
-    Volume(Volume),
-    /// A copy of the pod's own, because of this: one of few reasons, so that a file that holds it seldom changes.
-    Copy(&'static str),
-}
 
 /// The thread's side that everybody sees.
 #[derive(Debug)]
@@ -75,7 +59,7 @@ impl CredentialThread {
     pub fn new(config: &Config) -> Self {
         let token = match config.token_source {
             TokenSource::Copy => Token::Copy("EVERGREEN_TOKEN_SOURCE is copy"),
-            TokenSource::Auto | TokenSource::Request | TokenSource::KubeletVolume => Token::DecideError,
+            TokenSource::Auto | TokenSource::Request | TokenSource::KubeletVolume => Token::Undecided,
         };
         Self {
             state: Mutex::new(State { token, woken: false }),

@@ -1,15 +1,23 @@
-//! A token of the plugin's own. Asked for here, decided by [`super::credential_thread`], written by [`super::credentials`].
+//! A token of the plugin's own. Asked for here, decided by [`super::credential_thread`], written by `node::credentials`.
 //!
 //! A copy of the pod's token dies with the pod. One that is bound to the Node lives through every replacement of the
 //! installer and still dies with the node; where the server cannot bind to nodes (before Kubernetes 1.31) an unbound one is
 //! asked for, and only for an hour, since nothing but time ends it.
 
-use std::fmt;
+mod existing;
+
+use std::{fmt, path::PathBuf};
 
 use evergreen_kube::{Class, Client, Error, Secret, chance, claims::Claims, clock};
 
-use super::requests::{BoundTo, Requests, TokenRequest};
-use crate::cli::config::Config;
+pub use self::existing::{minted_before, recorded};
+use crate::{
+    cli::config::Config,
+    cluster::{
+        requests::{BoundTo, Requests, TokenRequest},
+        volume::Volume,
+    },
+};
 
 /// Life of an unbound token, in seconds.
 const UNBOUND_SECONDS: u64 = 3600;
@@ -25,6 +33,19 @@ pub enum Kind {
     Copy,
     /// None of ours: the kubelet's own volume is used.
     KubeletVolume,
+}
+
+/// Which token belongs on the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Token {
+    /// Not decided yet: a valid token on the node stays.
+    Undecided,
+    /// This requested token.
+    Minted(Minted),
+    /// None of ours: the kubelet's own volume is used.
+    Volume(Volume),
+    /// A copy of the pod's token, for this reason: one of a few texts, so that the record of it seldom changes.
+    Copy(&'static str),
 }
 
 /// Whose token is asked for, and how.
@@ -63,6 +84,16 @@ impl Kind {
             Self::Unbound => "unbound",
             Self::Copy => "copy",
             Self::KubeletVolume => "kubelet-volume",
+        }
+    }
+}
+
+impl Token {
+    /// Returns the token file and CA file that the plugin uses, as this process can read them.
+    pub fn files(&self, config: &Config) -> [PathBuf; 2] {
+        match self {
+            Self::Volume(_) => [config.server.token_file.clone(), config.server.ca_file.clone()],
+            _ => [config.place.token_file(), config.place.ca_file()].map(|file| file.here().to_path_buf()),
         }
     }
 }

@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use crate::{
     cli::config::Config,
-    cluster::{api, requests::Requests},
-    node::credentials,
+    cluster::{api, identity, requests::Requests},
 };
 
 /// The files in the volume, as the host sees them.
@@ -24,8 +23,8 @@ pub struct Volume {
 
 /// Finds it: the pod's uid is in its token, the volume's name is in the pod's object.
 pub fn find(config: &Config) -> Result<Volume> {
-    let claims =
-        Claims::read(&credentials::pod_token(config)?).context("this pod's token is not one of a pod")?;
+    let claims = Claims::read(&identity::pod_token(&config.server)?)
+        .context("this pod's token is not one of a pod")?;
     let pod = claims
         .kubernetes
         .pod

@@ -2,28 +2,24 @@
 //! each by a rename of its own. Touches our own directory and the kubeconfig.
 
 mod kept;
-mod source;
 
-use std::{
-    fs, io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 use anyhow::{Context, Result, anyhow, bail};
-use evergreen_kube::{claims::Claims, clock};
+use evergreen_kube::clock;
 use serde_json::{Value, json};
 
-pub use self::kept::minted_before;
-use self::source::Source;
 use crate::{
     cli::config::{Config, Paths, TokenSource},
-    cluster::{credential_thread::Token, token::Kind},
-    health::report::Report,
+    cluster::{
+        identity::PodFiles,
+        token::{self, Kind, Token},
+    },
     node::{
         atomic::{self, Access},
         ca,
         host::HostPath,
+        report::Report,
     },
     sys,
 };
@@ -42,7 +38,7 @@ pub fn ensure(config: &Config, wanted: &Token, report: &mut Report) -> bool {
         return false;
     }
     keep(
-        &record_file(place),
+        &place.record_file(),
         Ok(kept::record(place, wanted, kind)),
         "token",
         Path::new(""),
@@ -61,23 +57,23 @@ pub fn ensure(config: &Config, wanted: &Token, report: &mut Report) -> bool {
 /// Token and CA in our own directory.
 fn keep_copies(config: &Config, wanted: &Token, report: &mut Report) -> (bool, Kind) {
     let place = &config.place;
-    let source = Source::read(&config.server.token_file, &config.server.ca_file);
+    let source = PodFiles::read(&config.server);
     let ca = keep_ca(config, source.ca, report);
     let kind = match wanted {
         Token::Minted(minted) => minted.kind,
-        Token::DecideError => minted_before(config).map_or(Kind::Copy, |m| m.kind),
+        Token::Undecided => token::minted_before(config).map_or(Kind::Copy, |m| m.kind),
         Token::Copy(_) | Token::Volume(_) => Kind::Copy,
     };
     let token = match wanted {
         Token::Minted(minted) => Ok(minted.token.reveal().to_vec()),
-        Token::DecideError if kind != Kind::Copy => fs::read(token_file(place).here()).context("read it"),
-        Token::DecideError if config.token_source != TokenSource::Auto => Err(anyhow!(
+        Token::Undecided if kind != Kind::Copy => fs::read(place.token_file().here()).context("read it"),
+        Token::Undecided if config.token_source != TokenSource::Auto => Err(anyhow!(
             "there is none yet of the source that EVERGREEN_TOKEN_SOURCE names"
         )),
-        Token::DecideError | Token::Copy(_) | Token::Volume(_) => source.token,
+        Token::Undecided | Token::Copy(_) | Token::Volume(_) => source.token,
     };
     let token = keep(
-        &token_file(place),
+        &place.token_file(),
         token,
         "token",
         &config.server.token_file,
@@ -87,7 +83,7 @@ fn keep_copies(config: &Config, wanted: &Token, report: &mut Report) -> (bool, K
 }
 
 fn keep_ca(config: &Config, mounted: Result<Vec<u8>>, report: &mut Report) -> bool {
-    let file = ca_file(&config.place);
+    let file = config.place.ca_file();
     let before = fs::read(file.here()).unwrap_or_default();
     let wanted = mounted.and_then(|mounted| usable_ca(config, mounted, &before, report));
     let changes = wanted
@@ -125,21 +121,8 @@ fn usable_ca(config: &Config, mounted: Vec<u8>, before: &[u8], report: &mut Repo
 
 /// A copy that nobody uses is a secret that lies about.
 fn remove_copies(place: &Paths, report: &mut Report) {
-    for file in [token_file(place), ca_file(place)] {
+    for file in [place.token_file(), place.ca_file()] {
         report.removed("token", "removed", &file, atomic::remove(file.here()));
-    }
-}
-
-/// Token and CA in our own directory on the node, as this process can read them.
-pub fn on_node(config: &Config) -> [PathBuf; 2] {
-    [token_file(&config.place), ca_file(&config.place)].map(|f| f.here().to_path_buf())
-}
-
-/// Token and CA that the plugin uses, as this process can read them.
-pub fn in_use(config: &Config, wanted: &Token) -> [PathBuf; 2] {
-    match wanted {
-        Token::Volume(_) => [config.server.token_file.clone(), config.server.ca_file.clone()],
-        _ => on_node(config),
     }
 }
 
@@ -164,27 +147,13 @@ pub fn named_in_kubeconfig(config: &Config) -> Result<[HostPath; 2]> {
     Ok(if in_volume { mounted } else { on_node })
 }
 
-/// The pod's own token as it is now.
-pub fn pod_token(config: &Config) -> Result<Vec<u8>> {
-    Source::read(&config.server.token_file, &config.server.ca_file).token
-}
-
-/// The pod's namespace: the kubelet puts it beside the token, and the token says it too.
-pub fn own_namespace(config: &Config) -> Option<String> {
-    let beside = fs::read_to_string(config.server.token_file.with_file_name("namespace")).ok();
-    let claimed = || Claims::read(&pod_token(config).ok()?).map(|c| c.kubernetes.namespace);
-    let known = |namespace: &String| !namespace.is_empty();
-    let beside = beside.map(|n| n.trim().to_owned()).filter(known);
-    beside.or_else(|| claimed().filter(known))
-}
-
 /// Takes them away, the kubeconfig first.
 pub fn take_away(place: &Paths, report: &mut Report) {
     for file in [
         place.kubeconfig.clone(),
-        token_file(place),
-        record_file(place),
-        ca_file(place),
+        place.token_file(),
+        place.record_file(),
+        place.ca_file(),
     ] {
         report.removed("credentials", "removed", &file, atomic::remove(file.here()));
     }
@@ -199,25 +168,13 @@ pub fn take_away(place: &Paths, report: &mut Report) {
     }
 }
 
-fn token_file(place: &Paths) -> HostPath {
-    place.own_dir.join("token")
-}
-
-fn ca_file(place: &Paths) -> HostPath {
-    place.own_dir.join("ca.crt")
-}
-
-fn record_file(place: &Paths) -> HostPath {
-    place.own_dir.join("credential")
-}
-
 /// JSON, which is YAML too and which no reader can misunderstand. The names are those that linkerd-cni uses.
 fn kubeconfig(config: &Config, wanted: &Token) -> String {
     let (token, ca) = match wanted {
         Token::Volume(volume) => (volume.token.clone(), volume.ca.clone()),
         _ => {
             let host = |file: HostPath| file.host().to_path_buf();
-            (host(token_file(&config.place)), host(ca_file(&config.place)))
+            (host(config.place.token_file()), host(config.place.ca_file()))
         }
     };
     let value = json!({

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::{
     cli::config::{Config, OnTerm, Paths},
-    cluster::credential_thread::Token,
+    cluster::token::Token,
     health::report::Report,
     node::{
         atomic,

@@ -9,12 +9,11 @@ use std::{
 
 use evergreen_kube::{Class, Client, Error, Source, deadline::Deadline, log::Log};
 
-use super::{Token, schedule::Schedule};
+use super::schedule::Schedule;
 use crate::{
     cli::config::Config,
-    cluster::{api, requests::Requests, rights, uninstall::evidence::Named},
+    cluster::{api, requests::Requests, rights, token::Token, uninstall::evidence::Named},
     health::status::{Review, Status},
-    node::credentials,
 };
 
 /// How often the API server is asked about the node's credential when nothing changes.
@@ -66,7 +65,7 @@ impl Reviewer {
 
     /// Asks the API server whether it takes what lies on the node, when that has changed or it is time.
     pub fn look(&mut self, wanted: &Token) -> Bearer {
-        let files = credentials::in_use(&self.config, wanted);
+        let files = wanted.files(&self.config);
         let [Ok(token), Ok(ca)] = files.each_ref().map(fs::read) else {
             self.status.facts().review = Review::NotAsked;
             self.due.next_in(REVIEW_EVERY);

@@ -10,19 +10,18 @@ use std::{
 use evergreen_kube::{Class, Error, Secret, Source, claims::Claims, clock, deadline::Deadline, log::Log};
 
 use super::{
-    CredentialThread, Token,
+    CredentialThread,
     review::{Bearer, Reviewer, accepted},
     schedule::{FIRST_PAUSE, LONGEST_PAUSE, Schedule},
 };
 use crate::{
     cli::config::{Config, TokenSource},
     cluster::{
-        api,
-        token::{self, Minted},
+        api, identity,
+        token::{self, Minted, Token},
         volume,
     },
     health::status::Status,
-    node::credentials,
 };
 
 /// The thread's own side.
@@ -89,11 +88,11 @@ impl Work {
             TokenSource::Auto | TokenSource::Request => {}
         }
         // Without a token of its own the pod has nothing to ask with.
-        let Ok(pod_token) = credentials::pod_token(&self.config) else {
+        let Ok(pod_token) = identity::pod_token(&self.config.server) else {
             return self.mint.next_in(FIRST_PAUSE);
         };
-        if self.credential_thread.token() == Token::DecideError
-            && let Some(found) = credentials::minted_before(&self.config)
+        if self.credential_thread.token() == Token::Undecided
+            && let Some(found) = token::minted_before(&self.config)
         {
             self.mint.next_in(until(found.renew_at));
             self.minted_with = Some(pod_token.clone());

@@ -6,12 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use evergreen_kube::{Class, Error, Source, claims::Claims, deadline::Deadline};
+use evergreen_kube::{Class, Error, Source, deadline::Deadline};
 
 use crate::{
     cli::config::Config,
-    cluster::{api, requests::Requests},
-    node::credentials,
+    cluster::{api, identity, requests::Requests},
 };
 
 /// A name of no pod will do: 404 is an answer to somebody who may ask.
@@ -86,7 +85,7 @@ impl Seen {
 /// Asks for the DaemonSet.
 pub fn daemonset(config: &Config, takes: Duration) -> Daemonset {
     let client = || api::as_pod(&config.server, Deadline::after(takes));
-    let Some(namespace) = credentials::own_namespace(config) else {
+    let Some(namespace) = identity::pod_namespace(&config.server) else {
         // Nobody to ask is the nearer cause: ask something that needs no namespace.
         return match client().and_then(|mut client| client.self_subject_review()) {
             Err(e) if !(refuses(&e) || e.class == Class::NotFound) => Daemonset::Silent(e),
@@ -112,11 +111,8 @@ fn refuses(error: &Error) -> bool {
 
 /// Asks for this pod.
 pub fn pods(config: &Config, takes: Duration) -> Pods {
-    let claims = credentials::pod_token(config)
-        .ok()
-        .and_then(|t| Claims::read(&t))
-        .unwrap_or_default();
-    let namespace = credentials::own_namespace(config).unwrap_or(claims.kubernetes.namespace);
+    let claims = identity::pod_claims(&config.server);
+    let namespace = identity::pod_namespace(&config.server).unwrap_or(claims.kubernetes.namespace);
     let name = claims
         .kubernetes
         .pod
@@ -135,16 +131,16 @@ pub fn pods(config: &Config, takes: Duration) -> Pods {
 }
 
 fn plugin_has_a_copy(config: &Config) -> bool {
-    let [token, _] = credentials::on_node(config);
-    let own = credentials::pod_token(config).ok();
-    own.is_some() && fs::read(token).ok() == own
+    let own = identity::pod_token(&config.server).ok();
+    own.is_some() && fs::read(config.place.token_file().here()).ok() == own
 }
 
 /// It has to be allowed to, not only known: a kube-apiserver remembers a token that it has taken for 10 s
 /// (`TokenSuccessCacheTTL`), whatever has become of the account; rights it does not remember.
 fn plugin_reads_pods(config: &Config, namespace: &str, takes: Duration) -> bool {
-    let [token, ca] = credentials::on_node(config);
-    let client = api::with_token(&config.server, Source::File(token), &ca, Deadline::after(takes));
+    let (token, ca) = (config.place.token_file(), config.place.ca_file());
+    let source = Source::File(token.here().to_path_buf());
+    let client = api::with_token(&config.server, source, ca.here(), Deadline::after(takes));
     match client.and_then(|mut client| client.pod(namespace, ANY_NAME, None)) {
         Ok(_) => true,
         Err(e) => e.class == Class::NotFound,
@@ -154,7 +150,7 @@ fn plugin_reads_pods(config: &Config, namespace: &str, takes: Duration) -> bool 
 /// True when the namespace of this installation is being deleted. Its pods go first then (since Kubernetes 1.33), and all
 /// that tells of an uninstallation is there as ever. Who may not ask does not know.
 pub fn namespace_terminating(config: &Config, takes: Duration) -> bool {
-    let Some(namespace) = credentials::own_namespace(config) else {
+    let Some(namespace) = identity::pod_namespace(&config.server) else {
         return false;
     };
     let client = api::as_pod(&config.server, Deadline::after(takes));
