@@ -6,7 +6,7 @@ use evergreen_cni::protocol::reply::VERSIONS;
 use evergreen_test_support::run::CniCall;
 
 use super::{mutation::seed, say};
-use crate::damaged::Numbers;
+use crate::robustness::damaged_files::Numbers;
 
 /// How many documents, over all versions of the protocol.
 const DOCUMENTS: usize = 200;

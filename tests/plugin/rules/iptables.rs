@@ -19,9 +19,9 @@ use evergreen_test_support::{
 use serde_json::json;
 
 use crate::{
-    nft::{assert_redirected, program_as_linkerd_cni},
     node::Node,
-    ruleset::{full, huge, usual},
+    rules::nft::{assert_redirected, program_as_linkerd_cni},
+    rules::ruleset::{full, huge, usual},
 };
 
 const MODES: [IptablesMode; 3] = [IptablesMode::Legacy, IptablesMode::Nft, IptablesMode::Plain];

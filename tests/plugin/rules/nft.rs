@@ -11,7 +11,7 @@ use evergreen_cni::{
 };
 use evergreen_test_support::netns::{Listener, Namespace, PEER_V4, PEER_V6, POD_V4, POD_V6, Wire, ask_tcp};
 
-use crate::ruleset::{full, huge, ports, usual};
+use crate::rules::ruleset::{full, huge, ports, usual};
 
 fn apply(namespace: &Namespace, ruleset: &Ruleset) -> Applied {
     namespace

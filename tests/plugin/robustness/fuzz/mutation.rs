@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value, json};
 
-use crate::damaged::Numbers;
+use crate::robustness::damaged_files::Numbers;
 
 /// A number that decides which variants there are. The same in every run, unless `FUZZ_SEED` says otherwise.
 pub(super) fn seed() -> u64 {

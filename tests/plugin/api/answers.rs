@@ -2,7 +2,7 @@
 //! whether the pod's annotations may decide instead.
 
 mod refusals;
-mod troubles;
+mod transient;
 
 use std::{thread, time::Duration};
 
@@ -14,7 +14,7 @@ use evergreen_test_support::{
 };
 use serde_json::json;
 
-use self::{refusals::refusals, troubles::troubles};
+use self::{refusals::refusals, transient::troubles};
 use crate::node::{Node, POD};
 
 /// What is answered, what it is, what the message says.

@@ -2,7 +2,7 @@
 
 use evergreen_cni::policy::{cidr::Family, intent::Redirect};
 
-use crate::ruleset::{port, ports, subnets};
+use crate::rules::ruleset::{port, ports, subnets};
 
 /// A redirect in the words of a netconf: lists as text, for the model to read by itself.
 #[derive(Debug, Clone, Copy)]

@@ -23,10 +23,10 @@ use evergreen_test_support::{
 use serde_json::json;
 
 use crate::{
-    exec::write_script,
-    iptables::{apply, saved, tools},
+    credentials::exec::write_script,
     node::Node,
-    ruleset::usual,
+    rules::iptables::{apply, saved, tools},
+    rules::ruleset::usual,
 };
 
 /// A directory of shell scripts that stand in for the real programs. Gone when dropped.

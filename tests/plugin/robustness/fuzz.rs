@@ -24,8 +24,8 @@ use serde_json::{Value, json, value::RawValue};
 
 use self::mutation::{distorted, rounds, seed};
 use crate::{
-    damaged::{Numbers, variant},
     node::{Node, POD, pod},
+    robustness::damaged_files::{Numbers, variant},
 };
 
 /// More than the longest deadline that a configuration may ask for (120 s).

@@ -9,7 +9,7 @@ use evergreen_test_support::netns::{Listener, Namespace, ask_tcp};
 use serde_json::{Value, json};
 
 use self::machine::{GATEWAY, LIBRARIES, Machine, WORLD};
-use crate::nft::program_as_linkerd_cni;
+use crate::rules::nft::program_as_linkerd_cni;
 
 /// A port of the node that `portmap` leads to the pod's port 8080.
 const HOST_PORT: u16 = 18080;

@@ -13,9 +13,9 @@ use evergreen_test_support::{
 use serde_json::json;
 
 use crate::{
-    iptables::{apply, saved, tools},
     node::Node,
-    ruleset::{ports, usual},
+    rules::iptables::{apply, saved, tools},
+    rules::ruleset::{ports, usual},
 };
 
 const MODES: [(IptablesMode, &str); 3] = [
