@@ -1,10 +1,15 @@
-//! The mesh CNI plugin whose credentials never go stale.
+//! The mesh CNI plugin whose credentials never go stale. One call, in order:
 //!
-//! One call, in order: what the runtime asked (`call`), the configuration (`netconf`), the API server's word on the
-//! pod (`decision`, `kube`), what follows from it (`intent`), the rules (`ruleset`), the kernel (`netns`, `nft`), the
-//! reply.
+//! 1. `protocol` reads the environment ([`protocol::call`]) and stdin ([`protocol::netconf`]);
+//! 2. `verbs` shows each command on half a page;
+//! 3. `policy` decides about the pod, from the runtime's annotations or the API server's answer;
+//! 4. `rules` turns the decision into a ruleset and programs it, with nf_tables or with iptables;
+//! 5. `os` enters the pod's network namespace for that;
+//! 6. `protocol` writes the reply.
+//!
+//! Imports go down this list: verbs, rules, policy, os, protocol, net.
 
-pub mod error;
+pub mod net;
 pub mod os;
 pub mod policy;
 pub mod protocol;
@@ -13,29 +18,25 @@ mod verbs;
 
 use std::{fs::OpenOptions, io::Read, os::fd::IntoRawFd};
 
-use evergreen_kube::deadline::Deadline;
-
 use crate::{
-    error::{Code, Failure},
     os::sys,
     protocol::{
         call::{Call, Environment, Verb},
-        netconf::{self, Envelope, NetConf},
+        failure::{Code, Failure},
+        netconf::{Envelope, NetConf},
         reply::Reply,
     },
-    rules::iptables::Tools,
 };
 
-/// Bytes of stdin that take two reads, the second one to see its end.
+/// Stdin up to this many bytes takes two reads, the second one to see its end.
 const USUAL_INPUT: usize = 8 << 10;
 
-/// What a process of ours begins with, before any file is opened and any thread is started: a closed stdin, stdout or
-/// stderr is made `/dev/null`, so that no file of ours takes its number, and a pipe that nobody reads is an error and no
-/// signal.
+/// Prepares the process, before any file is opened and any thread is started: a closed stdin, stdout or stderr becomes
+/// `/dev/null`, so that no later file gets its number, and a write to a broken pipe becomes an error instead of a signal.
 pub fn begin() {
     sys::ignore_broken_pipes();
     while sys::has_closed_stdio() {
-        // It gets the lowest number that is free, and keeps it.
+        // The new descriptor gets the lowest free number, and stays open.
         match OpenOptions::new().read(true).write(true).open("/dev/null") {
             Ok(null) => drop(null.into_raw_fd()),
             Err(_) => break,
@@ -43,7 +44,8 @@ pub fn begin() {
     }
 }
 
-/// One CNI call. The checks come in the reference library's order: environment, stdin, command, version, our own.
+/// Runs one CNI call. The checks come in the reference library's order: environment, stdin, command, version, then the
+/// plugin's own.
 pub fn run(env: Environment<'_>, stdin: &mut dyn Read) -> Reply {
     let call = match Call::read(env) {
         Ok(Some(call)) => call,
@@ -51,31 +53,24 @@ pub fn run(env: Environment<'_>, stdin: &mut dyn Read) -> Reply {
         Err(invalid) => return Reply::failure(&invalid.into(), None),
     };
     if call.verb == Verb::Version {
-        // Stdin is not read: whoever asks for the version may leave it open.
+        // Stdin is not read: a caller that asks for the version may leave it open.
         return Reply::versions();
     }
-    // Room for every usual configuration: from nothing, a Vec reads 32 bytes, then twice as many, and so on.
+    // Room for every usual configuration: an empty Vec would read 32 bytes, then 64, and so on.
     let mut input = Vec::with_capacity(USUAL_INPUT);
     if let Err(e) = stdin.read_to_end(&mut input) {
-        return Reply::failure(
-            &Failure::new(Code::Io, format!("error reading from stdin: {e}")),
-            None,
-        );
+        let failure = Failure::new(Code::Io, format!("error reading from stdin: {e}"));
+        return Reply::failure(&failure, None);
     }
-    let (envelope, version) = match version_of(&call.verb, &input) {
-        Ok(known) => known,
+    let (envelope, version) = match read_version(&call.verb, &input) {
+        Ok(read) => read,
         Err(failure) => return Reply::failure(&failure, None),
     };
-    let netconf = NetConf::check(&envelope, version).and_then(|netconf| match call.verb {
-        Verb::Add | Verb::Check => netconf.with_previous(&envelope),
-        _ => Ok(netconf),
-    });
-    answer(&call, netconf.map_err(Failure::from), env)
-        .unwrap_or_else(|failure| Reply::failure(&failure, Some(version)))
+    answer(&call, &envelope, version).unwrap_or_else(|failure| Reply::failure(&failure, Some(version)))
 }
 
-/// Stdin's envelope and the protocol version that this command may be spoken in.
-fn version_of<'a>(verb: &Verb, input: &'a [u8]) -> Result<(Envelope<'a>, &'static str), Failure> {
+/// Reads stdin's envelope and the protocol version, which the command must support.
+fn read_version<'a>(verb: &Verb, input: &'a [u8]) -> Result<(Envelope<'a>, &'static str), Failure> {
     let envelope = Envelope::read(input)?;
     let version = match verb {
         Verb::Add | Verb::Del | Verb::Version => envelope.version()?,
@@ -92,23 +87,14 @@ fn version_of<'a>(verb: &Verb, input: &'a [u8]) -> Result<(Envelope<'a>, &'stati
     Ok((envelope, version))
 }
 
-fn answer(
-    call: &Call,
-    netconf: Result<NetConf<'_>, Failure>,
-    env: Environment<'_>,
-) -> Result<Reply, Failure> {
-    let path = env("PATH").unwrap_or_default();
-    let tools = Tools {
-        mode: netconf.as_ref().map(|n| n.iptables_mode).unwrap_or_default(),
-        path: &path.to_string_lossy(),
-        deadline: Deadline::after(netconf.as_ref().map_or(netconf::DEFAULT_DEADLINE, |n| n.deadline)),
-    };
+fn answer(call: &Call, envelope: &Envelope<'_>, version: &'static str) -> Result<Reply, Failure> {
+    let netconf = NetConf::check(envelope, version);
     match call.verb {
-        Verb::Add => verbs::add(call, &netconf?, tools),
-        Verb::Check => verbs::check(call, &netconf?, tools),
-        Verb::Del => verbs::del(call, netconf.ok().as_ref(), tools),
-        Verb::Status => verbs::status(netconf),
-        // Nothing of ours outlives a network namespace, so there is nothing to collect.
+        Verb::Add => verbs::add(call, &netconf?.with_previous(envelope)?),
+        Verb::Check => verbs::check(call, &netconf?.with_previous(envelope)?),
+        Verb::Del => verbs::del(call, netconf.ok().as_ref()),
+        Verb::Status => verbs::status(netconf.map_err(Failure::from)),
+        // The plugin keeps nothing outside network namespaces, so there is nothing to collect.
         Verb::Gc | Verb::Version | Verb::Unknown(_) => Ok(Reply::nothing()),
     }
 }

@@ -13,9 +13,9 @@ use std::{
     panic, process,
 };
 
-use evergreen_cni::{
-    error::{Code, Failure},
-    protocol::reply::Reply,
+use evergreen_cni::protocol::{
+    failure::{Code, Failure},
+    reply::Reply,
 };
 
 /// What the C library calls. It never returns: the exit code is given to `exit`.

@@ -1,6 +1,5 @@
-//! What happens to a pod: redirect it, and how, or leave it alone. Only `decision` does I/O.
+//! What happens to a pod: redirected, and how, or left alone. Only `decision` does I/O.
 
-pub mod cidr;
 pub mod decision;
 pub mod intent;
-pub mod ports;
+pub(crate) mod overrides;

@@ -3,79 +3,103 @@
 use evergreen_kube::{
     Wait,
     deadline::Deadline,
-    log::{self, Component, Log},
+    log::{Component, Level, Log},
 };
 
 use crate::{
-    error::{Code, Failure},
+    net::cidr::Family,
     os::netns::{self, Netns},
     policy::{
-        cidr::Family,
         decision::{self, DecideError},
         intent::{self, Decision, Precheck},
     },
-    protocol::{call::Call, netconf::NetConf, reply::Reply},
+    protocol::{
+        call::{Call, PRIMARY_INTERFACE},
+        failure::{Code, Failure},
+        netconf::{self, NetConf},
+        reply::Reply,
+    },
     rules::{apply, iptables::Tools, ruleset::Ruleset},
 };
 
-/// The interface whose address is the pod's: containerd and CRI-O name it so, and Multus calls others otherwise.
-const PRIMARY: &str = "eth0";
-
-/// ADD: the pod's TCP goes through its proxy, or the reason why not goes to the log.
-pub(crate) fn add(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Result<Reply, Failure> {
+/// ADD: redirects the pod's TCP to its proxy, or logs why not.
+pub(crate) fn add(call: &Call, netconf: &NetConf<'_>) -> Result<Reply, Failure> {
     let log = Log::new(Component::Plugin, netconf.log_level);
-    let netns = namespace_of(call)?;
+    let deadline = Deadline::after(netconf.deadline);
+    let netns = open_namespace(call)?;
     let reply = Reply::result(netconf.result());
-    match decide(call, netconf, netns.as_ref().ok(), tools.deadline, log)? {
-        Decision::Skip(reason) => log.info(format_args!("add skipped: {reason}")),
-        Decision::Redirect(redirect) => {
-            let ruleset = Ruleset::build(&redirect);
-            if netconf.simulate {
-                log.info(format_args!("add simulated: {redirect}"));
-                return Ok(reply);
-            }
-            let netns = netns?;
-            if call.ifname != PRIMARY && apply::exist(&netns, tools)? {
-                log.info(format_args!(
-                    "add skipped: the pod's rules are there, {} is one more interface",
-                    call.ifname
-                ));
-                return Ok(reply);
-            }
-            let done = apply::program(&netns, &ruleset, tools, log)?;
-            log.info(format_args!("add {done}: {redirect}"));
+    let Some(pod) = call.pod()? else {
+        log.with(&[("reason", &"not a Kubernetes pod")])
+            .info("add skipped");
+        return Ok(reply);
+    };
+
+    let families = families(call, netconf, netns.as_ref().ok());
+    let decision = decision::decide(netconf, &pod, &families, deadline, log);
+    let redirect = match decision.map_err(|failure| failure.about(format_args!("pod {pod}")))? {
+        Decision::Redirect(redirect) => redirect,
+        Decision::Skip(reason) => {
+            log.with(&[("pod", &pod), ("reason", &reason)])
+                .info("add skipped");
+            return Ok(reply);
         }
+    };
+    let ruleset = Ruleset::build(&redirect);
+    if netconf.simulate {
+        log.with(&[("pod", &pod), ("redirect", &redirect)])
+            .info("add simulated");
+        return Ok(reply);
     }
+
+    let netns = netns?;
+    let tools = tools(call, Some(netconf), deadline);
+    if !call.is_primary() && apply::exist(&netns, tools)? {
+        let reason = "the pod already has rules, this is a further interface";
+        log.with(&[("pod", &pod), ("interface", &call.ifname), ("reason", &reason)])
+            .info("add skipped");
+        return Ok(reply);
+    }
+    let (backend, state) = apply::program(&netns, &ruleset, tools, log)?;
+    log.with(&[
+        ("pod", &pod),
+        ("backend", &backend),
+        ("state", &state),
+        ("redirect", &redirect),
+    ])
+    .info("add redirected");
     Ok(reply)
 }
 
-/// CHECK: the kernel holds what intent says now, or, when the API server cannot be asked, what the rules themselves
-/// say they were at ADD. The runtime's annotations are no stand-in here: they do not know all that ADD knew.
-pub(crate) fn check(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Result<Reply, Failure> {
+/// CHECK: compares the kernel's rules with the current intent or, while the API server is unavailable, with their own
+/// comments. The runtime's annotations do not replace the API server here: they lack some of what ADD knew.
+pub(crate) fn check(call: &Call, netconf: &NetConf<'_>) -> Result<Reply, Failure> {
     if netconf.previous.is_none() {
         return Err(Failure::new(Code::NetConf, "Required prevResult missing"));
     }
     let log = Log::new(Component::Plugin, netconf.log_level);
-    let netns = namespace_of(call)?;
+    let deadline = Deadline::after(netconf.deadline);
+    let netns = open_namespace(call)?;
     let (Some(pod), false) = (call.pod()?, netconf.simulate) else {
         return Ok(Reply::nothing());
     };
+
     let families = families(call, netconf, netns.as_ref().ok());
-    let wait = Wait::with_fallback(tools.deadline.share(decision::API_SHARE_WITH_FALLBACK));
+    let wait = Wait::with_fallback(deadline.share(decision::API_SHARE_WITH_FALLBACK));
+    let tools = tools(call, Some(netconf), deadline);
     match decision::decide_by_api(netconf, &pod, &families, wait, log) {
         Ok(Decision::Skip(_)) => {}
         Ok(Decision::Redirect(redirect)) => {
-            // One more interface left the rules as they are, and so they may be more or less than it needs.
-            let wanted = (call.ifname == PRIMARY).then(|| Ruleset::build(&redirect));
-            apply::compare(&netns?, wanted.as_ref(), &idle(&families), tools)?;
+            // ADD of a further interface keeps existing rules, so they may differ from what this interface needs.
+            let wanted = call.is_primary().then(|| Ruleset::build(&redirect));
+            apply::compare(&netns?, wanted.as_ref(), &missing(&families), tools)?;
         }
-        Err(DecideError::CannotBeAsked(error)) => {
-            log.warn(format_args!(
-                "pod={pod} checked by the rules' own comments, because {error}"
-            ));
+        Err(DecideError::Unavailable(error)) => {
+            log.with(&[("pod", &pod), ("error", &error)])
+                .warn("API server unavailable, rules checked by their comments");
             let netns = netns?;
-            // A pod without rules and without a mark is most likely not meshed: an outage must not end it.
-            if apply::exist(&netns, tools)? || intent::precheck(netconf, &pod.namespace) == Precheck::Marked {
+            // A pod with neither rules nor marks is most likely unmeshed: an outage must not end it.
+            let is_marked = intent::precheck(netconf, &pod.namespace) == Precheck::Marked;
+            if apply::exist(&netns, tools)? || is_marked {
                 apply::compare(&netns, None, &[], tools)?;
             }
         }
@@ -84,57 +108,48 @@ pub(crate) fn check(call: &Call, netconf: &NetConf<'_>, tools: Tools<'_>) -> Res
     Ok(Reply::nothing())
 }
 
-/// DEL: needs no API server, no credential and no namespace; a namespace that lives on loses our tables.
+/// DEL: removes the rules from a namespace that still exists. It needs no API server, credential or valid netconf.
 ///
-/// Whatever goes wrong is logged and no more: an error would keep the pod from ending, and rules die with their
-/// namespace.
-pub(crate) fn del(call: &Call, netconf: Option<&NetConf<'_>>, tools: Tools<'_>) -> Result<Reply, Failure> {
-    let log = Log::new(
-        Component::Plugin,
-        netconf.map_or(log::Level::Warn, |n| n.log_level),
-    );
-    let netns = if call.netns.is_some() {
-        namespace_of(call)?.ok()
-    } else {
-        None
+/// Errors are only logged: a failed DEL would keep the pod from ending, and rules end with their namespace.
+pub(crate) fn del(call: &Call, netconf: Option<&NetConf<'_>>) -> Result<Reply, Failure> {
+    let log = Log::new(Component::Plugin, netconf.map_or(Level::Warn, |n| n.log_level));
+    let deadline = Deadline::after(netconf.map_or(netconf::DEFAULT_DEADLINE, |n| n.deadline));
+    let netns = match call.netns {
+        Some(_) => open_namespace(call)?.ok(),
+        None => None,
     };
     match netns {
         Some(netns) if outlives_primary(call, &netns) => {
-            log.info(format_args!("del skipped: {} is one more interface", call.ifname));
+            let reason = "the rules belong to the pod's primary interface";
+            log.with(&[("interface", &call.ifname), ("reason", &reason)])
+                .info("del skipped");
         }
-        Some(netns) => match apply::remove(&netns, tools) {
-            Ok(removed) => log.info(format_args!("del removed={removed}")),
-            Err(failure) => log.warn(format_args!("del left rules behind: {}", failure.msg)),
+        Some(netns) => match apply::remove(&netns, tools(call, netconf, deadline)) {
+            Ok(removed) => log.with(&[("removed", &removed)]).info("del finished"),
+            Err(failure) => log
+                .with(&[("error", &failure.msg)])
+                .warn("del could not remove the rules"),
         },
         None => {}
     }
     Ok(Reply::nothing())
 }
 
-/// True when another interface than the primary goes, and the primary is still there: the rules are its.
-fn outlives_primary(call: &Call, netns: &Netns) -> bool {
-    call.ifname != PRIMARY && netns.families(PRIMARY).is_ok_and(|families| !families.is_empty())
-}
-
-/// STATUS: fails only for what would fail every ADD, since an error takes the whole node out of service. What may
-/// pass by itself (API server, credentials) is the installer's to report.
+/// STATUS: fails only for what would fail every ADD, because an error takes the whole node out of service. The installer
+/// reports trouble that may pass by itself (API server, credentials).
 pub(crate) fn status(netconf: Result<NetConf<'_>, Failure>) -> Result<Reply, Failure> {
-    let unusable = |msg: &str| Failure::new(Code::NotAvailable, msg);
-    match netconf {
-        Err(failure) => Err(unusable(&failure.msg)),
-        Ok(NetConf {
-            kubeconfig: Err(why), ..
-        }) => Err(unusable(why)),
-        Ok(_) => Ok(Reply::nothing()),
-    }
+    let unavailable = |msg: &str| Failure::new(Code::NotAvailable, msg);
+    let netconf = netconf.map_err(|failure| unavailable(&failure.msg))?;
+    netconf.kubeconfig.map_err(unavailable)?;
+    Ok(Reply::nothing())
 }
 
-/// The call's network namespace. Our own is refused before anything is touched; one that cannot be opened is an
-/// error only to whoever needs it, which a pod that is passed on does not.
-fn namespace_of(call: &Call) -> Result<Result<Netns, netns::Error>, Failure> {
+/// Opens the call's network namespace. The plugin's own namespace is an error at once; one that cannot be opened is an
+/// error only where it is needed, since a pod that is skipped does not need it.
+fn open_namespace(call: &Call) -> Result<Result<Netns, netns::Error>, Failure> {
     let netns = Netns::open(call.netns.as_deref().unwrap_or("".as_ref()));
-    let own = netns.as_ref().is_ok_and(|n| n.is_own().unwrap_or(false));
-    if own && !call.netns_may_be_own {
+    let is_own = netns.as_ref().is_ok_and(|n| n.is_own().unwrap_or(false));
+    if is_own && !call.netns_may_be_own {
         return Err(Failure::new(
             Code::Netns,
             "plugin's netns and netns from CNI_NETNS should not be the same",
@@ -143,22 +158,16 @@ fn namespace_of(call: &Call) -> Result<Result<Netns, netns::Error>, Failure> {
     Ok(netns)
 }
 
-fn decide(
-    call: &Call,
-    netconf: &NetConf<'_>,
-    netns: Option<&Netns>,
-    deadline: Deadline,
-    log: Log,
-) -> Result<Decision, Failure> {
-    let Some(pod) = call.pod()? else {
-        return Ok(Decision::Skip("not a Kubernetes pod"));
-    };
-    let families = families(call, netconf, netns);
-    decision::decide(netconf, &pod, &families, deadline, log)
-        .map_err(|failure| failure.about(format_args!("pod {pod}")))
+/// Returns what the iptables fallback may use in this call.
+fn tools<'a>(call: &'a Call, netconf: Option<&NetConf<'_>>, deadline: Deadline) -> Tools<'a> {
+    Tools {
+        mode: netconf.map(|n| n.iptables_mode).unwrap_or_default(),
+        path: &call.search_path,
+        deadline,
+    }
 }
 
-/// The families of the pod's addresses: what the previous plugin reports, else what the interface has.
+/// Returns the families of the pod's addresses: from the previous plugin's result, else from the interface.
 fn families(call: &Call, netconf: &NetConf<'_>, netns: Option<&Netns>) -> Vec<Family> {
     match &netconf.previous {
         Some(previous) if !previous.families.is_empty() => previous.families.clone(),
@@ -168,9 +177,17 @@ fn families(call: &Call, netconf: &NetConf<'_>, netns: Option<&Netns>) -> Vec<Fa
     }
 }
 
-/// The families that a pod with addresses of these has none of; nothing is known of a pod without any.
-fn idle(families: &[Family]) -> Vec<Family> {
+/// Returns the families in which the pod has no address; none when its addresses are unknown.
+fn missing(families: &[Family]) -> Vec<Family> {
     let all = [Family::V4, Family::V6];
-    let lacks = |family: &Family| !families.is_empty() && !families.contains(family);
-    all.into_iter().filter(lacks).collect()
+    let is_missing = |family: &Family| !families.is_empty() && !families.contains(family);
+    all.into_iter().filter(is_missing).collect()
+}
+
+/// Returns true when the call removes a further interface and the primary one, which the rules belong to, still exists.
+fn outlives_primary(call: &Call, netns: &Netns) -> bool {
+    !call.is_primary()
+        && netns
+            .families(PRIMARY_INTERFACE)
+            .is_ok_and(|families| !families.is_empty())
 }

@@ -10,7 +10,11 @@ use std::{
     thread,
 };
 
-use crate::{os::sys, policy::cidr::Family};
+use super::sys;
+use crate::{
+    net::cidr::Family,
+    protocol::failure::{CniError, Code},
+};
 
 /// An open network namespace. It lives at least as long as this.
 #[derive(Debug)]
@@ -200,6 +204,12 @@ impl std::error::Error for Error {
             Why::Open(e) | Why::Thread(e) | Why::Enter(e) => Some(e),
             _ => None,
         }
+    }
+}
+
+impl CniError for Error {
+    fn code(&self) -> Code {
+        Code::Netns
     }
 }
 

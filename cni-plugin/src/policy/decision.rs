@@ -1,30 +1,42 @@
-//! From a pod's name to what should happen to it: what is at hand, the API server, and what stands in for it.
+//! The decision about a pod from all sources: what the call brings, the API server, and the fallback. The only file of
+//! `policy` that does I/O.
+
+use evergreen_kube::{
+    self as kube, Client, Wait,
+    deadline::Deadline,
+    log::Log,
+    pod::{Pod, Strings},
+};
 
 use crate::{
-    error::{Code, Failure},
-    policy::{
+    net::{
         cidr::Family,
-        intent::{self, Decision, Facts, Precheck},
         ports::{Port, PortSet},
     },
-    protocol::{call::PodName, netconf::NetConf},
+    policy::{
+        intent::{self, Decision, Facts, Precheck},
+        overrides::Invalid,
+    },
+    protocol::{
+        args::PodName,
+        failure::{Code, Failure},
+        netconf::NetConf,
+    },
 };
-use evergreen_kube::{self as kube, Client, Wait, deadline::Deadline, log::Log, pod::Pod};
 
-/// With something in reserve the API server is waited for no longer than this part of the call's time: after a restart
-/// of its node a pod should be back within seconds, whatever has become of the API server.
+/// With a fallback, the plugin waits for the API server for at most this part of the deadline: 1/8. After a node restarts,
+/// its pods should start within seconds, whatever the state of the API server.
 pub(crate) const API_SHARE_WITH_FALLBACK: u32 = 8;
 
 /// Why there is no decision.
 pub enum DecideError {
-    /// The API server cannot be asked; something else may stand in for it.
-    CannotBeAsked(kube::Error),
-    /// Nothing else would do.
+    /// The API server cannot answer; a fallback may decide.
+    Unavailable(kube::Error),
+    /// No fallback can help.
     Failed(Failure),
 }
 
-/// Decides about a pod whose addresses are of `families` (empty when nothing shows them), with the runtime's
-/// annotations in reserve.
+/// Decides about a pod with addresses of these families (empty when unknown). Falls back on the runtime's annotations.
 pub fn decide(
     netconf: &NetConf<'_>,
     pod: &PodName,
@@ -32,26 +44,25 @@ pub fn decide(
     deadline: Deadline,
     log: Log,
 ) -> Result<Decision, Failure> {
-    let in_reserve = netconf.annotations.is_some() && netconf.annotations_decide;
-    let wait = if in_reserve {
+    let has_fallback = netconf.annotations.is_some() && netconf.annotations_decide;
+    let wait = if has_fallback {
         Wait::with_fallback(deadline.share(API_SHARE_WITH_FALLBACK))
     } else {
         deadline.into()
     };
     match decide_by_api(netconf, pod, families, wait, log) {
-        Err(DecideError::CannotBeAsked(error)) if in_reserve => {
-            log.warn(format_args!(
-                "pod={pod} decided by the runtime's annotations, because {error}"
-            ));
+        Err(DecideError::Unavailable(error)) if has_fallback => {
+            log.with(&[("pod", pod), ("error", &error)])
+                .warn("API server unavailable, runtime annotations decide");
             Ok(intent::decide_by_annotations(netconf, families)?)
         }
         decided => decided.map_err(Failure::from),
     }
 }
 
-/// Decides by what is at hand and by the API server's word, and by nothing that stands in for it.
+/// Decides from the precheck or the API server's answer, without a fallback.
 ///
-/// Credentials are read and the API server is asked in here and nowhere else, once for each call at most.
+/// Credentials are read and the API server is asked here only, at most once per call.
 pub fn decide_by_api(
     netconf: &NetConf<'_>,
     pod: &PodName,
@@ -68,29 +79,29 @@ pub fn decide_by_api(
 impl From<kube::Error> for DecideError {
     fn from(error: kube::Error) -> Self {
         if error.cannot_be_asked() {
-            Self::CannotBeAsked(error)
+            Self::Unavailable(error)
         } else {
             Self::Failed(error.into())
         }
     }
 }
 
+impl From<Invalid> for DecideError {
+    fn from(invalid: Invalid) -> Self {
+        Self::Failed(invalid.into())
+    }
+}
+
 impl From<DecideError> for Failure {
-    fn from(undecided: DecideError) -> Self {
-        match undecided {
-            DecideError::CannotBeAsked(error) => error.into(),
+    fn from(error: DecideError) -> Self {
+        match error {
+            DecideError::Unavailable(error) => error.into(),
             DecideError::Failed(failure) => failure,
         }
     }
 }
 
-impl From<intent::Invalid> for DecideError {
-    fn from(invalid: intent::Invalid) -> Self {
-        Self::Failed(invalid.into())
-    }
-}
-
-/// Reads the credentials, asks for the pod and for what else can matter to it, and decides.
+/// Reads the credentials, gets the pod and what else matters for it, and decides.
 fn ask(
     netconf: &NetConf<'_>,
     name: &PodName,
@@ -102,25 +113,19 @@ fn ask(
     let path = path.map_err(|why| DecideError::Failed(Failure::new(Code::NetConf, *why)))?;
     let mut client = Client::open(path, wait, log)?;
     let pod = client.pod(&name.namespace, &name.name, name.uid.as_deref())?;
-    let namespace = if intent::asks_namespace(&pod) {
-        namespace_if_readable(client.namespace(&name.namespace), log)?
+    let namespace = if intent::needs_namespace(&pod) {
+        namespace_annotations(&mut client, name, log)?
     } else {
         None
     };
-    let service_ports = if intent::asks_service(&pod) {
-        // Whatever the reason: there are ports to fall back on, and the pod itself has been read.
-        let ports = client.api_service_ports();
-        ports
-            .map_err(|error| log.info(format_args!("service default/kubernetes left out: {error}")))
-            .ok()
+    let service_ports = if intent::needs_service(&pod) {
+        service_ports(&mut client, log)
     } else {
         None
     };
-    let service_ports: Option<PortSet> =
-        service_ports.map(|ports| ports.into_iter().filter_map(Port::new).collect());
     let facts = Facts {
         pod: &pod,
-        namespace: namespace.as_ref().map(|n| &n.annotations),
+        namespace: namespace.as_ref(),
         service_ports: service_ports.as_ref(),
     };
     let decision = intent::decide(netconf, facts, families)?;
@@ -128,21 +133,37 @@ fn ask(
     Ok(decision)
 }
 
-/// The namespace, which the credential may but need not be allowed to read: a refusal is noted and lived with. So is an
-/// answer that is none: whoever gave it has just given us the pod.
-fn namespace_if_readable<T>(answer: Result<T, kube::Error>, log: Log) -> Result<Option<T>, kube::Error> {
+/// Gets the namespace's annotations. They are optional: on 403, 404 or a malformed answer the pod's own decide.
+fn namespace_annotations(
+    client: &mut Client,
+    pod: &PodName,
+    log: Log,
+) -> Result<Option<Strings>, kube::Error> {
     use kube::Class::{Forbidden, NotFound, NotKubernetes};
-    match answer {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if matches!(error.class, Forbidden | NotFound) => {
-            log.info(format_args!("namespace left out: {error}"));
-            Ok(None)
+    const MSG: &str = "namespace unreadable, its annotations are ignored";
+    let error = match client.namespace(&pod.namespace) {
+        Ok(namespace) => return Ok(Some(namespace.annotations)),
+        Err(error) => error,
+    };
+    let keys: [(&str, &dyn std::fmt::Display); 2] = [("pod", pod), ("error", &error)];
+    match error.class {
+        Forbidden | NotFound => log.with(&keys).info(MSG),
+        // The same server has just sent the pod, so this is worth a look.
+        NotKubernetes => log.with(&keys).warn(MSG),
+        _ => return Err(error),
+    }
+    Ok(None)
+}
+
+/// Gets the ports of Service `default/kubernetes`. Any failure is only logged, because there are default ports.
+fn service_ports(client: &mut Client, log: Log) -> Option<PortSet> {
+    match client.api_service_ports() {
+        Ok(ports) => Some(ports.into_iter().filter_map(Port::new).collect()),
+        Err(error) => {
+            log.with(&[("error", &error)])
+                .info("service default/kubernetes unreadable, default ports used");
+            None
         }
-        Err(error) if error.class == NotKubernetes => {
-            log.warn(format_args!("namespace left out: {error}"));
-            Ok(None)
-        }
-        Err(error) => Err(error),
     }
 }
 
@@ -150,9 +171,8 @@ fn warn_of_shared_user(pod: &Pod, name: &PodName, decision: &Decision, log: Log)
     let Decision::Redirect(redirect) = decision else {
         return;
     };
-    for container in intent::shares_proxy_user(pod, redirect) {
-        log.warn(format_args!(
-            "pod={name} container={container} runs as the proxy's user: what it sends leaves the mesh"
-        ));
+    for container in intent::containers_with_proxy_user(pod, redirect) {
+        log.with(&[("pod", name), ("container", &container)])
+            .warn("container runs as the proxy's user, its traffic bypasses the mesh");
     }
 }

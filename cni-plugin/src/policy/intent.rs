@@ -3,14 +3,11 @@
 //! The rules of who is meshed and what overrides what are the ones of linkerd-cni and of Linkerd's proxy injector
 //! (its annotations `config.linkerd.io/*`); where we read more, the line says so.
 
-mod overrides;
-
 use std::fmt;
 
-pub use self::overrides::Invalid;
-use self::overrides::Overrides;
+use super::overrides::{self, Invalid, Overrides};
 use crate::{
-    policy::{
+    net::{
         cidr::{CidrSet, Family},
         ports::{Port, PortSet},
     },
@@ -119,9 +116,9 @@ pub enum Precheck {
 pub struct Facts<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// Its namespace's annotations, where [`asks_namespace`] wanted them and they could be read.
+    /// Its namespace's annotations, where [`needs_namespace`] wanted them and they could be read.
     pub namespace: Option<&'a Strings>,
-    /// The ports of Service `default/kubernetes`, where [`asks_service`] wanted them and they could be read.
+    /// The ports of Service `default/kubernetes`, where [`needs_service`] wanted them and they could be read.
     pub service_ports: Option<&'a PortSet>,
 }
 
@@ -154,7 +151,7 @@ fn asks_for_injection(annotations: &Strings) -> bool {
 
 /// True when the namespace's annotations can still change something. The webhook copies them onto the pod, so pods
 /// it made need no second request, nor do pods that carry every key themselves.
-pub fn asks_namespace(pod: &Pod) -> bool {
+pub fn needs_namespace(pod: &Pod) -> bool {
     let by_webhook = pod
         .annotations
         .get(CREATED_BY)
@@ -167,7 +164,7 @@ pub fn asks_namespace(pod: &Pod) -> bool {
 }
 
 /// True for pods of the control plane, which talk to the API server past the proxy.
-pub fn asks_service(pod: &Pod) -> bool {
+pub fn needs_service(pod: &Pod) -> bool {
     proxy_of(pod).is_some() && pod.labels.contains_key(CONTROL_PLANE)
 }
 
@@ -196,7 +193,7 @@ pub fn decide(netconf: &NetConf<'_>, facts: Facts<'_>, families: &[Family]) -> R
     };
     let overrides = Overrides::read(&pod.annotations, facts.namespace, Some(proxy))?;
     let mut redirect = redirect(netconf, overrides, families)?;
-    if asks_service(pod) {
+    if needs_service(pod) {
         let ports = facts.service_ports.cloned().unwrap_or_else(usual_api_ports);
         redirect.skip_outbound = redirect.skip_outbound.union(ports);
     }
@@ -234,7 +231,7 @@ fn usual_api_ports() -> PortSet {
 }
 
 /// Containers of the pod that run as the proxy's user: they leave the mesh unseen, so somebody should be told.
-pub fn shares_proxy_user<'a>(pod: &'a Pod, redirect: &Redirect) -> Vec<&'a str> {
+pub fn containers_with_proxy_user<'a>(pod: &'a Pod, redirect: &Redirect) -> Vec<&'a str> {
     let Some(uid) = redirect.proxy_uid else {
         return Vec::new();
     };

@@ -1,49 +1,57 @@
-//! What the runtime asked: the CNI environment, checked in the order and with the words of the reference
-//! library (`pkg/skel` and `pkg/utils` of containernetworking/cni), so that runtimes and people see what they know.
-
-mod args;
+//! The CNI environment of a call, checked in the order and with the messages of the reference library (`pkg/skel` and
+//! `pkg/utils` of containernetworking/cni), so that runtimes and people see familiar errors.
 
 use std::{
     ffi::{OsStr, OsString},
+    fmt,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
 };
 
-pub use self::args::PodName;
+use super::{
+    args::{self, InvalidArgs, PodName},
+    failure::{CniError, Code},
+};
 
-/// Looks a variable of the environment up. Passed in, so that a test need not set any.
+/// The interface with the pod's address. containerd and CRI-O always use this name; Multus uses others for further
+/// networks.
+pub const PRIMARY_INTERFACE: &str = "eth0";
+
+/// Looks up an environment variable. An argument, so that tests need not change the process.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// A CNI command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verb {
-    /// Program a container.
+    /// Attach a container.
     Add,
-    /// Undo it.
+    /// Detach it.
     Del,
-    /// See whether it still is as ADD left it.
+    /// Compare it with what ADD did.
     Check,
-    /// Forget attachments that are gone.
+    /// Remove attachments that no longer exist.
     Gc,
-    /// Say whether an ADD could be served.
+    /// Report whether an ADD can succeed.
     Status,
-    /// Say which versions of the protocol are spoken.
+    /// Report the supported protocol versions.
     Version,
-    /// Something else; refused only after stdin has been checked, as the reference does.
+    /// Any other command; rejected only after stdin has been checked, as in the reference library.
     Unknown(String),
 }
 
-/// The checked environment. Variables that a command does not require are taken as they come.
+/// The checked environment. Variables that the command does not require are not checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// `CNI_COMMAND`
     pub verb: Verb,
-    /// `CNI_NETNS`; none when unset or empty, which only DEL, GC and STATUS may have.
+    /// `CNI_NETNS`; none when unset or empty, which only DEL, GC and STATUS allow.
     pub netns: Option<PathBuf>,
-    /// `CNI_NETNS_OVERRIDE`: the caller knows that the namespace may be the plugin's own.
+    /// `CNI_NETNS_OVERRIDE`: the namespace may be the plugin's own.
     pub netns_may_be_own: bool,
     /// `CNI_IFNAME`
     pub ifname: String,
+    /// `PATH`, where the fallback looks for iptables first.
+    pub search_path: String,
     args: OsString,
 }
 
@@ -52,7 +60,7 @@ pub struct Call {
 pub enum Invalid {
     /// Required variables that are unset or empty.
     Missing(Vec<&'static str>),
-    /// A value the protocol does not allow: what is wrong, and the value or rule.
+    /// A value that the protocol does not allow: the problem, and the value or rule.
     Value(String, String),
 }
 
@@ -71,7 +79,7 @@ impl Verb {
         }
     }
 
-    /// True for the commands that concern one container.
+    /// Returns true for commands about one container.
     fn has_container(&self) -> bool {
         matches!(self, Self::Add | Self::Del | Self::Check)
     }
@@ -89,9 +97,9 @@ impl Verb {
 // === impl Call ===
 
 impl Call {
-    /// Reads and checks the environment. None when no command is given: somebody asks what this program is.
+    /// Reads and checks the environment. None when there is no command, as when a person starts the program.
     ///
-    /// An invalid value ends the reading at once; what is missing is reported all together at the end.
+    /// An invalid value is an error at once; missing variables are reported together at the end.
     pub fn read(env: Environment<'_>) -> Result<Option<Self>, Invalid> {
         let value = |variable| env(variable).unwrap_or_default();
         let command = value("CNI_COMMAND");
@@ -124,17 +132,23 @@ impl Call {
             netns: (!netns.is_empty()).then(|| netns.into()),
             netns_may_be_own: matches!(&*netns_override, "1" | "true"),
             ifname: ifname.to_string_lossy().into_owned(),
+            search_path: value("PATH").to_string_lossy().into_owned(),
             args: value("CNI_ARGS"),
         }))
     }
 
-    /// The pod that `CNI_ARGS` names, or none when it names no pod: then this is not a Kubernetes sandbox.
-    pub fn pod(&self) -> Result<Option<PodName>, Invalid> {
+    /// Returns the pod that `CNI_ARGS` names, or none when the call is not for a Kubernetes pod.
+    pub fn pod(&self) -> Result<Option<PodName>, InvalidArgs> {
         args::pod(&self.args)
+    }
+
+    /// Returns true when the call is for the interface with the pod's address.
+    pub fn is_primary(&self) -> bool {
+        self.ifname == PRIMARY_INTERFACE
     }
 }
 
-/// The rule for container IDs and network names: `[a-zA-Z0-9][a-zA-Z0-9_.-]*`, of any length.
+/// Returns true for a valid container ID or network name: `[a-zA-Z0-9][a-zA-Z0-9_.-]*`, of any length.
 pub fn is_cni_identifier(text: &[u8]) -> bool {
     let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
     text.first().is_some_and(u8::is_ascii_alphanumeric) && text.iter().all(inner)
@@ -168,6 +182,30 @@ fn check_interface_name(value: &OsStr) -> Result<(), Invalid> {
     Ok(())
 }
 
+// === impl Invalid ===
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(names) => write!(f, "required env variables [{}] missing", names.join(",")),
+            Self::Value(problem, _) => f.write_str(problem),
+        }
+    }
+}
+
+impl CniError for Invalid {
+    fn code(&self) -> Code {
+        Code::Environment
+    }
+
+    fn details(&self) -> String {
+        match self {
+            Self::Missing(_) => String::new(),
+            Self::Value(_, details) => details.clone(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,7 +214,7 @@ mod tests {
         ("CNI_COMMAND", "ADD"),
         ("CNI_CONTAINERID", "c1"),
         ("CNI_NETNS", "/run/netns/x"),
-        ("CNI_IFNAME", "eth0"),
+        ("CNI_IFNAME", PRIMARY_INTERFACE),
         ("CNI_PATH", "/opt/cni/bin"),
     ];
 
@@ -190,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_together_in_the_reference_order() {
+    fn missing_variables_are_named_together_in_order() {
         let none = [
             ("CNI_CONTAINERID", ""),
             ("CNI_NETNS", ""),
@@ -216,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_value_is_reported_before_what_is_missing() {
+    fn invalid_value_is_reported_before_missing_ones() {
         let call = read(&[("CNI_CONTAINERID", "-a"), ("CNI_NETNS", "")]);
         assert_eq!(
             call,

@@ -1,47 +1,44 @@
-//! Stdin: the network configuration. First the envelope that every plugin of the reference library checks in the
-//! same order and words, then our own keys, each checked once; nothing validates after this module.
+//! The network configuration on stdin: first the name and version that every plugin of the reference library checks in
+//! the same order and with the same messages, then the plugin's own keys. Every value is checked once, here.
 
 mod error;
 mod field;
-mod previous;
 mod proxy;
 
 use std::{borrow::Cow, path::PathBuf, time::Duration};
 
+use evergreen_kube::{log::Level, pod::Strings};
 use serde::Deserialize;
 
 use self::field::Fields;
 pub use self::{
     error::Error,
-    previous::Previous,
     proxy::{ProxyDefaults, user_or_group},
 };
-use crate::{
-    policy::{
-        cidr::CidrSet,
-        ports::{Port, PortSet},
-    },
-    protocol::{
-        call::is_cni_identifier,
-        reply::{NEWEST, VERSIONS},
-    },
+use super::{
+    call::is_cni_identifier,
+    previous::Previous,
+    version::{self, NEWEST, VERSIONS},
 };
-use evergreen_kube::{log::Level, pod::Strings};
+use crate::net::{
+    cidr::CidrSet,
+    ports::{InvalidPort, Port, PortSet},
+};
 
-/// Where runtimes put the pod's annotations when our conflist entry declares this capability
-/// (containerd since 1.5.0, CRI-O since 1.29.0).
+/// The capability by which runtimes pass the pod's annotations to a plugin that declares it (containerd since 1.5.0,
+/// CRI-O since 1.29.0).
 pub const POD_ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
-/// The time for a whole call when the configuration does not say.
+/// The default time limit of a call.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The namespaces that pass when the key `exempt-namespaces` is not there.
+/// The default of `exempt-namespaces`.
 pub const EXEMPT_BY_DEFAULT: [&str; 2] = ["kube-system", "linkerd-cni"];
 
-/// What the installer replaces in a template by the kubeconfig's path.
+/// The text that the installer replaces with the kubeconfig's path.
 pub const KUBECONFIG_PLACEHOLDER: &str = "__KUBECONFIG_FILEPATH__";
 
-/// Stdin as JSON with a valid network name, and nothing else looked at yet.
+/// Stdin as JSON with a valid network name; nothing else is checked yet.
 #[derive(Debug)]
 pub struct Envelope<'a> {
     fields: Fields<'a>,
@@ -52,41 +49,41 @@ pub struct Envelope<'a> {
 pub struct NetConf<'a> {
     /// The protocol version of this call, one of [`VERSIONS`].
     pub version: &'static str,
-    /// How much goes to the log.
+    /// The least severe level that is logged.
     pub log_level: Level,
-    /// Where the kubeconfig is, or why nobody can know.
+    /// The path of the kubeconfig, or why it is unknown.
     pub kubeconfig: Result<PathBuf, &'static str>,
-    /// What a pod's proxy is like when the pod does not say.
+    /// The proxy's ports and identity, for pods that do not state them.
     pub proxy: ProxyDefaults,
-    /// Destination ports redirected on the way in; empty means all.
+    /// Inbound destination ports to redirect; empty means all.
     pub inbound_only: PortSet,
-    /// Destination ports left alone on the way in.
+    /// Inbound destination ports that bypass the proxy.
     pub skip_inbound: PortSet,
-    /// Destination ports left alone on the way out.
+    /// Outbound destination ports that bypass the proxy.
     pub skip_outbound: PortSet,
-    /// Sources left alone on the way in.
+    /// Subnets whose inbound connections bypass the proxy.
     pub skip_sources: CidrSet,
-    /// Program IPv6 for dual-stack pods too.
+    /// Redirect IPv6 in dual-stack pods, too.
     pub ipv6: bool,
-    /// Compute, log and reply, but change nothing.
+    /// Decide, log and reply, but change nothing.
     pub simulate: bool,
-    /// Which iptables the fallback tries first.
+    /// The iptables variant that the fallback tries first.
     pub iptables_mode: IptablesMode,
-    /// Namespaces whose pods pass before anything is read or asked.
+    /// Namespaces whose pods are skipped without any I/O.
     pub exempt_namespaces: Vec<String>,
-    /// The runtime's annotations may decide when the API server cannot be asked.
+    /// Fall back on the runtime's annotations when the API server is unavailable.
     pub annotations_decide: bool,
-    /// Ask the API server about pods without any mark of injection too.
+    /// Ask the API server about every pod, also about those the runtime's annotations show as not injected.
     pub always_ask: bool,
-    /// The time for the whole call.
+    /// The time limit of the call.
     pub deadline: Duration,
-    /// The pod's annotations as the runtime knows them; none when it did not hand them over.
+    /// The pod's annotations as the runtime passed them, if it did.
     pub annotations: Option<Strings>,
-    /// The previous plugin's result; none before [`NetConf::with_previous`].
+    /// The previous plugin's result, read by [`NetConf::with_previous`] only.
     pub previous: Option<Previous<'a>>,
 }
 
-/// Which binaries the fallback prefers.
+/// The iptables variant that the fallback prefers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IptablesMode {
     /// `iptables-legacy-restore`
@@ -94,7 +91,7 @@ pub enum IptablesMode {
     Legacy,
     /// `iptables-nft-restore`
     Nft,
-    /// `iptables-restore`, whatever it is
+    /// `iptables-restore`, the node's default
     Plain,
 }
 
@@ -105,7 +102,7 @@ impl<'a> Envelope<'a> {
     pub fn read(stdin: &'a [u8]) -> Result<Self, Error> {
         let decoding =
             |e: serde_json::Error| Error::Decoding(format!("error unmarshall network config: {e}"));
-        // The reference takes a bare `null` for an object without fields.
+        // The reference library accepts a bare `null` as an object without fields.
         let fields = Fields::parse(stdin).map_err(decoding)?;
         match fields.take::<Cow<'_, str>>("name").map_err(decoding)? {
             None => Err(Error::MissingName),
@@ -115,7 +112,7 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    /// The version of ADD and DEL: one of ours, to the letter. Absent, null or empty means 0.1.0.
+    /// Returns the version for ADD and DEL, which must be supported. Absent, null or empty means 0.1.0.
     pub fn version(&self) -> Result<&'static str, Error> {
         let asked = self.asked_version()?;
         VERSIONS
@@ -124,22 +121,13 @@ impl<'a> Envelope<'a> {
             .ok_or_else(|| Error::Version(asked.into_owned()))
     }
 
-    /// The version of a command that came with `since`: compared as numbers first, as the reference does.
+    /// Returns the version for a command that `since` introduced. Compared as numbers first, as in the reference library.
     pub fn version_since(&self, since: &str, command: &'static str) -> Result<&'static str, Error> {
         let asked = self.asked_version()?;
-        let number = |text: &str| -> Option<(u32, u32, u32)> {
-            let mut parts = text.split('.').map(|p| p.parse().ok());
-            let version = (
-                parts.next()??,
-                parts.next().unwrap_or(Some(0))?,
-                parts.next().unwrap_or(Some(0))?,
-            );
-            parts.next().is_none().then_some(version)
-        };
-        match number(&asked) {
+        match version::numbers(&asked) {
             None => Err(Error::Decoding(format!("failed to parse cniVersion {asked:?}"))),
-            Some(asked) if Some(asked) < number(since) => Err(Error::VersionTooOld(command)),
-            Some(asked) if Some(asked) > number(NEWEST) => Err(Error::VersionTooNew(command)),
+            Some(asked) if Some(asked) < version::numbers(since) => Err(Error::VersionTooOld(command)),
+            Some(asked) if Some(asked) > version::numbers(NEWEST) => Err(Error::VersionTooNew(command)),
             Some(_) => self.version(),
         }
     }
@@ -155,13 +143,13 @@ impl<'a> Envelope<'a> {
 // === impl NetConf ===
 
 impl<'a> NetConf<'a> {
-    /// Checks every key of ours. What is sent of a previous result is not looked at: most commands have no use for one, and
-    /// so it is no reason to fail.
+    /// Checks every key of the plugin. A previous result is not read: commands that do not need one must not fail because
+    /// of it.
     pub fn check(envelope: &Envelope<'a>, version: &'static str) -> Result<Self, Error> {
         let top = &envelope.fields;
         let linkerd = top.block("linkerd")?;
         let evergreen = top.block("evergreen")?;
-        evergreen.refuse_unknown(&[
+        evergreen.reject_unknown(&[
             "exempt-namespaces",
             "on-api-failure",
             "ask-api",
@@ -199,19 +187,22 @@ impl<'a> NetConf<'a> {
         })
     }
 
-    /// The same with the previous result, for ADD and CHECK.
+    /// Adds the previous result, for ADD and CHECK.
     pub fn with_previous(self, envelope: &Envelope<'a>) -> Result<Self, Error> {
-        let previous = Previous::check(&envelope.fields, self.version)?;
-        Ok(Self { previous, ..self })
+        let raw = envelope.fields.raw("prevResult");
+        let previous = raw.map(|raw| Previous::read(raw, self.version)).transpose();
+        Ok(Self {
+            previous: previous.map_err(|why| Error::value("prevResult", why))?,
+            ..self
+        })
     }
 
-    /// The result of an ADD: the previous one, handed on.
+    /// Returns the result of an ADD: the previous one, passed on.
     ///
-    /// Without one (we stand first or alone in the chain) an empty result in the asked version is right: ours has no
-    /// address to report.
+    /// A plugin that is first or alone in its chain answers an empty result: it has no address to report.
     pub fn result(&self) -> String {
         match &self.previous {
-            Some(previous) => previous.handed_on(self.version),
+            Some(previous) => previous.pass_on(self.version),
             None => format!("{{\"cniVersion\":\"{}\"}}", self.version),
         }
     }
@@ -228,11 +219,11 @@ fn kubeconfig(kubernetes: &Fields<'_>) -> Result<Result<PathBuf, &'static str>, 
     })
 }
 
-fn port_entries(entries: Vec<Cow<'_, str>>) -> Result<PortSet, crate::policy::ports::InvalidPort> {
+fn port_entries(entries: Vec<Cow<'_, str>>) -> Result<PortSet, InvalidPort> {
     PortSet::from_entries(entries.iter().map(|e| &**e))
 }
 
-/// Runtimes wait up to 4 minutes and hold locks meanwhile, so there is a ceiling.
+/// At most two minutes: runtimes wait up to four and hold locks meanwhile.
 fn deadline(Seconds(seconds): Seconds) -> Result<Duration, &'static str> {
     Some(seconds)
         .filter(|s| (0.1..=120.0).contains(s))
@@ -240,7 +231,7 @@ fn deadline(Seconds(seconds): Seconds) -> Result<Duration, &'static str> {
         .ok_or("is not in 0.1-120 seconds")
 }
 
-/// A number of seconds with the default of the key `deadline-seconds`.
+/// A number of seconds; the default is that of the key `deadline-seconds`.
 #[derive(Deserialize)]
 struct Seconds(f64);
 
@@ -250,7 +241,7 @@ impl Default for Seconds {
     }
 }
 
-/// A shape we do not know counts as "not handed over": the API server is then asked, which is always right.
+/// Returns the annotations from `runtimeConfig`. An unknown shape counts as absent: then the API server is asked.
 fn annotations(top: &Fields<'_>) -> Option<Strings> {
     let runtime = top.block("runtimeConfig").ok()?;
     runtime.value::<Strings>(POD_ANNOTATIONS).ok()?

@@ -1,28 +1,25 @@
-//! Everything that goes to stdout: one JSON document, or nothing.
+//! The reply: one JSON document on stdout, or nothing, and an exit code.
 
 use serde_json::json;
 
-use crate::error::Failure;
+use super::{
+    failure::Failure,
+    version::{NEWEST, VERSIONS},
+};
 
-/// The protocol versions spoken, oldest first. Runtimes and libraries compare them as strings.
-pub const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
-
-/// The newest version spoken.
-pub const NEWEST: &str = VERSIONS[VERSIONS.len() - 1];
-
-/// What the process prints and how it ends.
+/// What the process prints and its exit code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// For the runtime.
+    /// Text for the runtime.
     pub stdout: String,
-    /// For a person who runs the program by hand.
+    /// Text for a person who runs the program by hand.
     pub stderr: String,
-    /// 0 or 1, as the reference library's.
+    /// 0 or 1, as in the reference library.
     pub exit_code: u8,
 }
 
 impl Reply {
-    /// Success with nothing to say: DEL, CHECK, STATUS and GC.
+    /// An empty success: DEL, CHECK, STATUS and GC.
     pub fn nothing() -> Self {
         Self::default()
     }
@@ -35,7 +32,7 @@ impl Reply {
         }
     }
 
-    /// The bare call: what this is, on stderr, since nobody's JSON parser is waiting for it.
+    /// The answer to a call without a command: name and versions, on stderr because no runtime parses it.
     pub fn about() -> Self {
         let stderr = format!(
             "CNI plugin evergreen-cni v{}\nCNI protocol versions supported: {}\n",
@@ -48,25 +45,24 @@ impl Reply {
         }
     }
 
-    /// VERSION.
+    /// The answer to VERSION.
     pub fn versions() -> Self {
         Self::result(json!({ "cniVersion": NEWEST, "supportedVersions": VERSIONS }).to_string())
     }
 
-    /// One CNI error object. `version` is the protocol version in use, where it is known by then.
+    /// A CNI error object. `version` is the protocol version of the call, if it is known.
     pub fn failure(failure: &Failure, version: Option<&str>) -> Self {
         let mut object = json!({
             "cniVersion": version.unwrap_or(NEWEST),
-            "code": failure.code.number(),
+            "code": failure.code as u32,
             "msg": failure.msg,
         });
         if !failure.details.is_empty() {
             object["details"] = failure.details.as_str().into();
         }
         Self {
-            stdout: object.to_string() + "\n",
-            stderr: String::new(),
             exit_code: 1,
+            ..Self::result(object.to_string())
         }
     }
 }

@@ -1,45 +1,60 @@
-//! The rules into a pod's namespace, out of it, and compared: by nf_tables, or by iptables where a kernel has none.
+//! Rules programmed, removed and compared in a pod's network namespace: with nf_tables or, where the kernel lacks it, with
+//! iptables.
+
+use std::path::PathBuf;
+
+use evergreen_kube::log::Log;
 
 use crate::{
-    error::{Code, Failure},
+    net::cidr::Family,
     os::netns::Netns,
-    policy::cidr::Family,
+    protocol::failure::{Code, Failure},
     rules::{
         iptables::{self, Tools},
         nft::{self, Applied},
         ruleset::Ruleset,
     },
 };
-use evergreen_kube::log::Log;
 
-/// Makes the namespace's rules be these. Says how, for the log.
+/// Programs these rules in place of any others of the plugin. Returns the backend and what it did, for the log.
 pub(crate) fn program(
     netns: &Netns,
     ruleset: &Ruleset,
     tools: Tools<'_>,
     log: Log,
-) -> Result<&'static str, Failure> {
+) -> Result<(String, &'static str), Failure> {
     match netns.run(|| nft::apply(ruleset))? {
-        Ok(Applied::Created) => Ok("created by nf_tables"),
-        Ok(Applied::Replaced) => Ok("replaced by nf_tables"),
+        Ok(Applied::Created) => Ok(("nf_tables".into(), "created")),
+        Ok(Applied::Replaced) => Ok(("nf_tables".into(), "replaced")),
         Err(error) if error.is_no_nf_tables() => {
-            let used = netns.run(|| {
-                // First the mark: whatever ends us after it, DEL knows where to look. A kernel without any nf_tables takes
-                // none, and needs none.
+            let programs = netns.run(|| {
+                // The mark comes first: if the plugin is killed after it, DEL still finds the rules. A kernel without any
+                // nf_tables accepts none, and needs none.
                 let _ = nft::mark();
                 iptables::apply(ruleset, tools).inspect_err(|_| {
-                    // Half done is undone: the rules by `apply` itself, the mark here.
+                    // `apply` has undone its own part.
                     let _ = nft::remove();
                 })
             })??;
-            log.warn(format_args!("fallback={used:?} because {error}"));
-            Ok("programmed by iptables")
+            let backend = variants(&programs);
+            log.with(&[("backend", &backend), ("error", &error)])
+                .warn("nf_tables unavailable, iptables used");
+            Ok((backend, "programmed"))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// True when the namespace holds rules of ours.
+/// Returns the names of iptables variants, such as `iptables-nft`, from their restore programs.
+fn variants(programs: &[PathBuf]) -> String {
+    let names = programs
+        .iter()
+        .filter_map(|program| program.file_name()?.to_str());
+    let variants: Vec<&str> = names.map(|name| name.trim_end_matches("-restore")).collect();
+    variants.join(",")
+}
+
+/// Returns true when the namespace holds rules of the plugin.
 pub(crate) fn exist(netns: &Netns, tools: Tools<'_>) -> Result<bool, Failure> {
     netns.run(|| match nft::exists() {
         Err(error) if error.is_no_nf_tables() => {
@@ -49,41 +64,40 @@ pub(crate) fn exist(netns: &Netns, tools: Tools<'_>) -> Result<bool, Failure> {
     })?
 }
 
-/// Takes our rules out of the namespace, whichever way they came in; true if there were any.
+/// Removes the plugin's rules of either backend. Returns true if there were any.
 pub(crate) fn remove(netns: &Netns, tools: Tools<'_>) -> Result<bool, Failure> {
     netns.run(|| {
         let by_nf_tables = match nft::remove() {
-            // Not even a mark: the fallback's rules are not looked for, which takes a pod's end some milliseconds.
+            // No table and no mark: a search for the fallback's rules would delay the pod's end by some milliseconds.
             Ok(false) => return Ok(false),
             Err(error) if error.is_no_nf_tables() => Ok(false),
             answer => answer,
         };
-        // Where the one failed the other is taken away all the same.
+        // Even if one backend fails, the rules of the other are removed.
         let by_iptables = iptables::may_be_here() && iptables::remove(tools)?;
         Ok(by_nf_tables? | by_iptables)
     })?
 }
 
-/// Compares the namespace's rules with the wanted ones, or, where nobody can say which those are, with what the
-/// rules' own comments say.
+/// Compares the namespace's rules with the wanted ones or, when these are unknown, with their own comments.
 ///
-/// `idle` are the families that the pod certainly has no address in. Rules for them meet no packet, and are no
-/// difference: whoever stands first in a chain programs what may come.
+/// The pod has no address in the `missing` families. Rules for them match no packet and count as no difference: a plugin
+/// that is first in its chain programs families the pod may get later.
 pub(crate) fn compare(
     netns: &Netns,
     wanted: Option<&Ruleset>,
-    idle: &[Family],
+    missing: &[Family],
     tools: Tools<'_>,
 ) -> Result<(), Failure> {
     let found = netns.run(|| match nft::read() {
-        // What was lacking at ADD need not show itself now.
+        // The mark shows that ADD used iptables, even if nf_tables works now.
         Ok(found) if found.is_mark() => Ok(None),
         Err(error) if error.is_no_nf_tables() => Ok(None),
         answer => answer.map(Some),
     })??;
     let compared = match (found, wanted) {
         (Some(mut found), Some(wanted)) => {
-            found.tables.retain(|table| !idle.contains(&table.family));
+            found.tables.retain(|table| !missing.contains(&table.family));
             found.matches(wanted)
         }
         (Some(found), None) => found.is_whole(),
@@ -91,10 +105,10 @@ pub(crate) fn compare(
         (None, None) => netns.run(|| iptables::check_alone(tools))??,
     };
     compared.map_err(|difference| {
-        let what = "the rules in the pod's network namespace are not what they should be";
+        let problem = "the rules in the pod's network namespace are not what they should be";
         Failure::new(
             Code::Drift,
-            format!("{what}: {difference}; delete the pod, so that it is made anew"),
+            format!("{problem}: {difference}; delete the pod to have it recreated"),
         )
     })
 }

@@ -19,8 +19,11 @@ use self::{
     tool::{Failure, Tool},
 };
 use crate::{
-    policy::cidr::Family,
-    protocol::netconf::IptablesMode,
+    net::cidr::Family,
+    protocol::{
+        failure::{CniError, Code},
+        netconf::IptablesMode,
+    },
     rules::{
         nft,
         ruleset::{Difference, Ruleset, Table},
@@ -212,6 +215,12 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl CniError for Error {
+    fn code(&self) -> Code {
+        Code::Rules
+    }
+}
 
 /// The directories of `PATH`, then those where distributions put iptables.
 fn directories(path: &str) -> impl Iterator<Item = &Path> {

@@ -9,17 +9,14 @@ mod encode;
 mod error;
 mod expression;
 mod message;
+mod part;
 mod socket;
 mod uapi;
 
 pub use self::error::Error;
-use self::{
-    decode::Dumps,
-    encode::{Batch, family_number},
-    socket::Conversation,
-};
+use self::{decode::Dumps, encode::Batch, socket::Conversation, uapi::family_number};
 use crate::{
-    policy::cidr::Family,
+    net::cidr::Family,
     rules::ruleset::{Ruleset, TABLE},
 };
 

@@ -14,7 +14,7 @@ mod text;
 use std::{fmt, net::IpAddr};
 
 pub use self::compare::Difference;
-use crate::policy::{
+use crate::net::{
     cidr::Family,
     ports::{Port, PortSet},
 };

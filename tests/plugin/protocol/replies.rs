@@ -178,7 +178,12 @@ fn a_namespace_that_is_not_served_is_lived_with() {
     let namespace = Namespace::new();
     let reply = add(&node, &namespace).run().unwrap();
     assert_eq!(reply.exit_code, Some(0), "{reply:?}");
-    assert!(reply.stderr.contains("namespace left out"), "{reply:?}");
+    assert!(
+        reply
+            .stderr
+            .contains("namespace unreadable, its annotations are ignored"),
+        "{reply:?}"
+    );
     assert!(namespace.nft_list().contains("redirect"), "{reply:?}");
 }
 

@@ -3,7 +3,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use evergreen_cni::{
-    policy::{cidr::Family, intent::Redirect},
+    net::cidr::Family,
+    policy::intent::Redirect,
     protocol::netconf::IptablesMode,
     rules::{
         iptables::{self, Tools},

@@ -8,7 +8,8 @@ use std::{
 };
 
 use evergreen_cni::{
-    policy::{cidr::Family, intent::Redirect},
+    net::cidr::Family,
+    policy::intent::Redirect,
     protocol::netconf::IptablesMode,
     rules::{
         iptables::{self, Tools},

@@ -2,7 +2,8 @@
 //! after it find the rules where they are.
 
 use evergreen_cni::{
-    policy::{cidr::Family, intent::Redirect},
+    net::cidr::Family,
+    policy::intent::Redirect,
     protocol::netconf::IptablesMode,
     rules::{nft, ruleset::Ruleset},
 };

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use evergreen_cni::{
-    policy::{cidr::Family, intent::Redirect},
+    net::cidr::Family,
+    policy::intent::Redirect,
     rules::{
         nft::{self, Applied},
         ruleset::Ruleset,

@@ -1,11 +1,11 @@
 //! From a redirect to rules. What the rules do to packets is shown in `packets.rs`.
 
 use evergreen_cni::{
-    policy::{
+    net::{
         cidr::{CidrSet, Family},
-        intent::Redirect,
         ports::{Port, PortSet},
     },
+    policy::intent::Redirect,
     rules::ruleset::Ruleset,
 };
 

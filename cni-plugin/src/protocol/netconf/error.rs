@@ -1,29 +1,32 @@
-//! Why stdin cannot be used, in the words of the reference library where it has some.
+//! Why stdin cannot be used, with the reference library's messages where it has one.
 
 use std::fmt;
 
-use crate::protocol::reply::VERSIONS;
+use crate::protocol::{
+    failure::{CniError, Code},
+    version::VERSIONS,
+};
 
 /// Why stdin cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// Not the JSON that the protocol asks for.
+    /// Not the JSON that the protocol requires.
     Decoding(String),
     /// No `name`.
     MissingName,
     /// A `name` with characters that the protocol does not allow.
     BadName(String),
-    /// A `cniVersion` that is not spoken.
+    /// An unsupported `cniVersion`.
     Version(String),
     /// A `cniVersion` older than the command: the command.
     VersionTooOld(&'static str),
-    /// A `cniVersion` newer than all that is spoken, for a command that has a version of its own: the command.
+    /// A `cniVersion` newer than any supported one, for a command that some version introduced: the command.
     VersionTooNew(&'static str),
-    /// A key with a value that cannot be used: the key as a path, and what is wrong with it.
+    /// A key with an invalid value.
     Value {
-        /// Such as `linkerd.proxy-uid`.
+        /// A path such as `linkerd.proxy-uid`.
         key: String,
-        /// What is wrong and what would be right.
+        /// The problem and a correct form.
         why: String,
     },
 }
@@ -31,8 +34,25 @@ pub enum Error {
 // === impl Error ===
 
 impl Error {
-    /// What the reference library puts into `details`.
-    pub fn details(&self) -> String {
+    /// An error about the value of a key.
+    pub(super) fn value(key: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::Value {
+            key: key.into(),
+            why: why.into(),
+        }
+    }
+}
+
+impl CniError for Error {
+    fn code(&self) -> Code {
+        match self {
+            Self::Decoding(_) => Code::Decoding,
+            Self::MissingName | Self::BadName(_) | Self::Value { .. } => Code::NetConf,
+            Self::Version(_) | Self::VersionTooOld(_) | Self::VersionTooNew(_) => Code::IncompatibleVersion,
+        }
+    }
+
+    fn details(&self) -> String {
         match self {
             Self::BadName(name) => name.clone(),
             Self::Version(asked) => format!("config is {asked:?}, plugin supports [{}]", quoted_versions()),

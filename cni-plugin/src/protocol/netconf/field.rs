@@ -1,7 +1,7 @@
-//! The keys of one JSON object, each decoded on its own, so that an error names the key and not a byte offset.
+//! The keys of one JSON object. Each is decoded separately, so that an error names the key instead of a byte offset.
 //!
-//! As in the reference (Go's `encoding/json`), a key may be written in upper or lower case, of keys that are one the last
-//! one wins, and null counts as absent.
+//! As in the reference library (Go's `encoding/json`), keys ignore case, the last of several equal keys wins, and null
+//! counts as absent.
 
 use std::{borrow::Cow, fmt};
 
@@ -11,9 +11,9 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::Error;
+use super::error::Error;
 
-/// An object of the configuration and where it stands in it.
+/// An object of the configuration, with its path.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     /// Such as `linkerd.`, empty at the top.
@@ -35,31 +35,31 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The bytes of a key's value.
+    /// Returns the bytes of a key's value.
     pub(super) fn raw(&self, key: &str) -> Option<&'a RawValue> {
         let mut last_first = self.members.0.iter().rev();
         let found = last_first.find(|(name, value)| name.eq_ignore_ascii_case(key) && value.get() != "null");
         found.map(|(_, value)| *value)
     }
 
-    /// A key's value, or the decoder's own error.
+    /// Decodes a key's value; the error is the decoder's own.
     pub(super) fn take<T: Deserialize<'a>>(&self, key: &str) -> serde_json::Result<Option<T>> {
         self.raw(key)
             .map(|raw| serde_json::from_str(raw.get()))
             .transpose()
     }
 
-    /// A key's value.
+    /// Decodes a key's value.
     pub(super) fn value<T: Deserialize<'a>>(&self, key: &str) -> Result<Option<T>, Error> {
         self.take(key).map_err(|e| {
-            // The position is one inside the value, of no use to anybody.
+            // The position is relative to the value and would mislead.
             let text = e.to_string();
             let cause = text.split(" at line ").next().unwrap_or_default();
             self.invalid(key, format!("cannot be read: {cause}"))
         })
     }
 
-    /// A key's value after a check of it; the type's default is checked when the key is absent.
+    /// Decodes and checks a key's value; when the key is absent, the type's default is checked.
     pub(super) fn checked<T, U, E>(
         &self,
         key: &str,
@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
         check(self.value(key)?.unwrap_or_default()).map_err(|e| self.invalid(key, e.to_string()))
     }
 
-    /// Which of two words a key holds, 0 or 1; the first is the default.
+    /// Returns which of two words a key holds, 0 or 1; the first is the default.
     pub(super) fn one_of(&self, key: &str, words: [&str; 2]) -> Result<usize, Error> {
         self.checked(key, |word: Cow<'_, str>| match &*word {
             "" => Ok(0),
@@ -83,19 +83,19 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A nested object; empty when absent.
+    /// Returns a nested object, empty when absent.
     pub(super) fn block(&self, key: &'static str) -> Result<Self, Error> {
         let members = self.value(key)?.unwrap_or_default();
         Ok(Self { path: key, members })
     }
 
-    /// An error for the first key that is not in the list.
-    pub(super) fn refuse_unknown(&self, known: &[&str]) -> Result<(), Error> {
+    /// Rejects the first key that is not in the list.
+    pub(super) fn reject_unknown(&self, known: &[&str]) -> Result<(), Error> {
         let is_known = |key: &str| known.iter().any(|known| known.eq_ignore_ascii_case(key));
         match self.members.0.iter().find(|(key, _)| !is_known(key)) {
             Some((key, _)) => Err(self.invalid(
                 key,
-                format!("is not a key of this block; known are {}", known.join(", ")),
+                format!("is not a key of this block; known keys are {}", known.join(", ")),
             )),
             None => Ok(()),
         }
@@ -103,10 +103,7 @@ impl<'a> Fields<'a> {
 
     fn invalid(&self, key: &str, why: String) -> Error {
         let dot = if self.path.is_empty() { "" } else { "." };
-        Error::Value {
-            key: format!("{}{dot}{key}", self.path),
-            why,
-        }
+        Error::value(format!("{}{dot}{key}", self.path), why)
     }
 }
 
@@ -136,6 +133,6 @@ impl<'de> Visitor<'de> for Object {
     }
 }
 
-/// Borrowed wherever it has no escape.
+/// A key, borrowed unless it contains an escape.
 #[derive(Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);

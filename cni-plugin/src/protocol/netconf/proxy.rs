@@ -1,16 +1,16 @@
-//! What the configuration says of every pod's proxy, for pods that do not say it themselves.
+//! The proxy's ports and identity in the network configuration, for pods that do not state them.
 
-use super::{Error, field::Fields};
-use crate::policy::ports::Port;
+use super::{error::Error, field::Fields};
+use crate::net::ports::Port;
 
-/// Ports and identities of the proxy from the netconf, each none when absent.
+/// Ports and identity of the proxy; none where the configuration does not state them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProxyDefaults {
     /// `incoming-proxy-port`
     pub inbound_port: Option<Port>,
     /// `outgoing-proxy-port`
     pub outbound_port: Option<Port>,
-    /// `proxy-uid`; 0, only together with a gid, means no user's connections are left alone
+    /// `proxy-uid`; 0, allowed only together with a gid, means that no user bypasses the proxy
     pub uid: Option<u32>,
     /// `proxy-gid`
     pub gid: Option<u32>,
@@ -25,11 +25,10 @@ impl ProxyDefaults {
         let uid = linkerd.checked("proxy-uid", |n: Option<i64>| n.map(user_or_group).transpose())?;
         let gid = gid.filter(|gid| *gid != 0);
         if uid == Some(0) && gid.is_none() {
-            let why = "is 0 and no proxy-gid is given: root's own connections would never be redirected";
-            return Err(Error::Value {
-                key: "linkerd.proxy-uid".into(),
-                why: why.into(),
-            });
+            return Err(Error::value(
+                "linkerd.proxy-uid",
+                "is 0 and proxy-gid is not set: no connection of root would be redirected",
+            ));
         }
         Ok(Self {
             inbound_port: port("incoming-proxy-port")?,
@@ -40,10 +39,10 @@ impl ProxyDefaults {
     }
 }
 
-/// A user or group as the kernel numbers them; 2^32-1 is its "no such user".
+/// Checks a user or group ID; the kernel uses 2^32-1 for "no user".
 pub fn user_or_group(number: i64) -> Result<u32, String> {
     u32::try_from(number)
         .ok()
         .filter(|n| *n != u32::MAX)
-        .ok_or_else(|| format!("is {number}; a user or group is a number from 0 to 4294967294"))
+        .ok_or_else(|| format!("is {number}; write a user or group ID from 0 to 4294967294"))
 }

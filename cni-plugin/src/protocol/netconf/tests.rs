@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::policy::cidr::Family;
+use crate::net::cidr::Family;
 
-/// The configuration as Linkerd's chart renders it, after the runtime has added name, version and result.
+/// The configuration that Linkerd's chart renders, with name, version and result from the runtime.
 fn chart() -> Value {
     json!({
         "cniVersion": "1.0.0", "name": "linkerd-cni", "type": "linkerd-cni", "log_level": "info",
@@ -28,15 +28,15 @@ fn with(path: &str, value: Value) -> String {
     conf.to_string()
 }
 
-fn check<T>(stdin: &str, look: impl FnOnce(&NetConf<'_>) -> T) -> Result<T, Error> {
+fn check<T>(stdin: &str, read: impl FnOnce(&NetConf<'_>) -> T) -> Result<T, Error> {
     let envelope = Envelope::read(stdin.as_bytes())?;
     let version = envelope.version()?;
     let conf = NetConf::check(&envelope, version)?.with_previous(&envelope)?;
-    Ok(look(&conf))
+    Ok(read(&conf))
 }
 
 #[test]
-fn the_chart_s_configuration_is_read_whole() {
+fn chart_configuration_is_read() {
     check(&chart().to_string(), |conf| {
         assert_eq!(conf.version, "1.0.0");
         assert_eq!(conf.log_level, Level::Info);
@@ -53,7 +53,7 @@ fn the_chart_s_configuration_is_read_whole() {
 }
 
 #[test]
-fn absent_and_null_are_the_same() {
+fn null_counts_as_absent() {
     for conf in [
         r#"{"name":"n"}"#.into(),
         with("linkerd", Value::Null),
@@ -68,7 +68,7 @@ fn absent_and_null_are_the_same() {
 }
 
 #[test]
-fn a_value_that_cannot_be_used_is_named_with_its_key() {
+fn invalid_value_is_named_with_its_key() {
     for (path, value, key) in [
         (
             "linkerd/incoming-proxy-port",
@@ -138,7 +138,7 @@ fn a_value_that_cannot_be_used_is_named_with_its_key() {
 }
 
 #[test]
-fn the_envelope_is_checked_as_the_reference_library_checks_it() {
+fn envelope_is_checked_like_the_reference() {
     for stdin in ["", "{", "[]", "\"x\"", "7", "{} x", r#"{"name":7}"#, "\u{feff}{}"] {
         assert!(
             matches!(check(stdin, |_| ()), Err(Error::Decoding(_))),
@@ -160,7 +160,7 @@ fn the_envelope_is_checked_as_the_reference_library_checks_it() {
 }
 
 #[test]
-fn versions_are_compared_as_the_reference_library_compares_them() {
+fn versions_are_compared_like_the_reference() {
     let envelope = |version: Value| json!({"name": "n", "cniVersion": version}).to_string();
     for (version, expected) in [
         (Value::Null, "0.1.0"),
@@ -191,7 +191,7 @@ fn versions_are_compared_as_the_reference_library_compares_them() {
 }
 
 #[test]
-fn annotations_of_an_unknown_shape_count_as_not_handed_over() {
+fn annotations_of_unknown_shape_count_as_absent() {
     for (runtime, known) in [
         (json!({POD_ANNOTATIONS: {"a": "b"}}), true),
         (json!({POD_ANNOTATIONS: {}}), true),

@@ -6,7 +6,7 @@
 use std::{fmt::Write, net::IpAddr};
 
 use crate::{
-    policy::ports::{PortRange, PortSet},
+    net::ports::{PortRange, PortSet},
     rules::ruleset::{Elements, Match, Rule, SetName, Table, Verdict},
 };
 

@@ -2,7 +2,7 @@
 
 use super::rule;
 use crate::{
-    policy::cidr::Family,
+    net::cidr::Family,
     rules::ruleset::{Difference, Hook, Table},
 };
 

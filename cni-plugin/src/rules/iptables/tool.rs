@@ -11,7 +11,7 @@ use std::{
 use evergreen_kube::process::{self, Killed};
 
 use super::{Tools, directories, script::Found};
-use crate::{policy::cidr::Family, protocol::netconf::IptablesMode};
+use crate::{net::cidr::Family, protocol::netconf::IptablesMode};
 
 /// No pod has more rules than this, in bytes as `iptables-save` prints them.
 const LARGEST_OUTPUT: u64 = 64 << 20;

@@ -2,14 +2,13 @@
 
 use super::{
     elements,
-    encode::{family_number, hook_number},
     error::Error,
     expression::{Step, rule},
     message::{Attributes, Message, Messages, field},
-    uapi,
+    uapi::{self, family_number, hook_number},
 };
 use crate::{
-    policy::cidr::Family,
+    net::cidr::Family,
     rules::ruleset::{Chain, Hook, Rule, Set, SetName, TABLE, Table, title},
 };
 
@@ -36,15 +35,13 @@ pub(super) fn table(family: Family, dumps: &Dumps) -> Result<Table, Error> {
     }
     let mut sets = Vec::new();
     for name in set_names(family, &dumps.sets)? {
-        let dumped = dumps
-            .elements
-            .iter()
-            .filter(|(set, _)| *set == name)
-            .map(|(_, dump)| dump.as_slice());
-        sets.push(Set {
-            name,
-            elements: elements::read(family, name, dumped)?,
-        });
+        let dumped = dumps.elements.iter().filter(|(set, _)| *set == name);
+        let messages = dumped.flat_map(|(_, dump)| of_family(dump, family));
+        let elements = elements::read(family, name, messages).ok_or_else(|| {
+            let what = format!("set {name} has elements the plugin does not write");
+            foreign(family, &what)
+        })?;
+        sets.push(Set { name, elements });
     }
     let mut chains = chains(family, &dumps.chains)?;
     for message in of_family(&dumps.rules, family) {
@@ -79,12 +76,12 @@ pub(super) fn set_names(family: Family, dump: &[u8]) -> Result<Vec<SetName>, Err
 }
 
 /// The messages of a dump that are about this family.
-pub(super) fn of_family(dump: &[u8], family: Family) -> impl Iterator<Item = Message<'_>> {
+fn of_family(dump: &[u8], family: Family) -> impl Iterator<Item = Message<'_>> {
     Messages::of(dump).filter(move |message| message.family() == Some(family_number(family)))
 }
 
 /// What is wrong in our table of this family.
-pub(super) fn foreign(family: Family, what: &str) -> Error {
+fn foreign(family: Family, what: &str) -> Error {
     Error::not_ours(format!("table {} is not as we left it: {what}", title(family)))
 }
 

@@ -1,23 +1,21 @@
-//! What is in a set, as the kernel holds it: each range as an element that starts it and one, just behind it, that ends
-//! it. Written into messages, and read from dumps in whatever order the kernel gives them.
+//! The elements of a set as the kernel stores them: for each range its first key, and as an end mark the key after it.
+//! Written into messages, and read from dumps in any order.
 
 use std::net::IpAddr;
 
 use super::{
-    decode::{foreign, of_family},
-    error::Error,
-    message::{Attributes, Writer},
+    message::{Attributes, Message, Writer},
     uapi,
 };
 use crate::{
-    policy::{
+    net::{
         cidr::Family,
         ports::{Port, PortRange},
     },
     rules::ruleset::{Elements, SetName},
 };
 
-/// A range of keys: its first key, and the first one after it unless it reaches to the end.
+/// A range of keys: the first key, and the key after the last one, none at the end of the key space.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyRange {
     first: Key,
@@ -31,12 +29,12 @@ enum Key {
     V6([u8; 16]),
 }
 
-/// A key in a dump, and whether a range ends before it or starts with it.
+/// A key in a dump, and true when a range ends before it, false when one starts with it.
 type Edge = (u128, bool);
 
-// === Into messages ===
+// === Writing ===
 
-/// The ranges of a set, ascending.
+/// Returns the ranges of a set, ascending.
 pub(super) fn key_ranges(elements: &Elements) -> Vec<KeyRange> {
     match elements {
         Elements::Ports(ports) => ports
@@ -100,40 +98,33 @@ impl KeyRange {
     }
 }
 
-// === From dumps ===
+// === Reading ===
 
-/// The elements of a set from its dumps, or the error that some are not ours.
+/// Reads the elements of a set; none when some of them cannot be the plugin's.
 pub(super) fn read<'a>(
     family: Family,
     name: SetName,
-    dumps: impl Iterator<Item = &'a [u8]>,
-) -> Result<Elements, Error> {
-    let odd = || foreign(family, &format!("the set {name} has elements we do not write"));
+    messages: impl Iterator<Item = Message<'a>>,
+) -> Option<Elements> {
     let width = match (name, family) {
         (SetName::SkipSources, Family::V4) => 4,
         (SetName::SkipSources, Family::V6) => 16,
         _ => 2,
     };
     let mut edges = Vec::new();
-    for message in dumps.flat_map(|dump| of_family(dump, family)) {
+    for message in messages {
         for (_, element) in message.attributes().nested(uapi::ELEMENTS_LIST) {
-            edges.push(edge(&Attributes::of(element), width).ok_or_else(odd)?);
+            edges.push(edge(&Attributes::of(element), width)?);
         }
     }
-    let ranges = ranges(edges, width).ok_or_else(odd)?;
+    let ranges = ranges(edges, width)?.into_iter();
     if name == SetName::SkipSources {
-        return Ok(Elements::Addresses(
-            ranges
-                .into_iter()
-                .map(|(first, last)| (address(family, first), address(family, last)))
-                .collect(),
-        ));
+        let addresses = ranges.map(|(first, last)| (address(family, first), address(family, last)));
+        return Some(Elements::Addresses(addresses.collect()));
     }
     let port = |key: u128| u16::try_from(key).ok().and_then(Port::new);
-    let ports = ranges
-        .into_iter()
-        .map(|(first, last)| PortRange::new(port(first)?, port(last)?));
-    ports.collect::<Option<_>>().map(Elements::Ports).ok_or_else(odd)
+    let ports = ranges.map(|(first, last)| PortRange::new(port(first)?, port(last)?));
+    ports.collect::<Option<_>>().map(Elements::Ports)
 }
 
 fn edge(element: &Attributes<'_>, width: usize) -> Option<Edge> {
@@ -148,12 +139,12 @@ fn edge(element: &Attributes<'_>, width: usize) -> Option<Edge> {
     Some((u128::from_be_bytes(number), ends))
 }
 
-/// Edges in any order as inclusive ranges; none where they do not pair up.
+/// Pairs edges, given in any order, into inclusive ranges; none when they do not pair up.
 fn ranges(mut edges: Vec<Edge>, width: usize) -> Option<Vec<(u128, u128)>> {
     let highest = u128::MAX >> (128 - 8 * width as u32);
-    // An end goes before a start at the same key: the one range touches the next.
+    // An end sorts before a start with the same key: the ranges are adjacent.
     edges.sort_unstable_by_key(|&(key, ends)| (key, !ends));
-    // `nft` writes an end at 0 in front of the first range; it means nothing.
+    // `nft` writes an end mark at 0 before the first range; it has no meaning.
     if edges.first() == Some(&(0, true)) {
         edges.remove(0);
     }
@@ -170,7 +161,7 @@ fn ranges(mut edges: Vec<Edge>, width: usize) -> Option<Vec<(u128, u128)>> {
 
 fn address(family: Family, number: u128) -> IpAddr {
     match family {
-        // At most 4 bytes were read.
+        // Keys of this family are 4 bytes.
         Family::V4 => IpAddr::V4((number as u32).into()),
         Family::V6 => IpAddr::V6(number.into()),
     }

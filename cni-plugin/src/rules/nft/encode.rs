@@ -1,16 +1,15 @@
-//! A ruleset as one batch of netlink messages, and what each of them is called in an error.
-
-use std::fmt;
+//! A ruleset as one batch of netlink messages.
 
 use super::{
     elements::key_ranges,
     expression::steps,
     message::{Attributes, Writer},
-    uapi,
+    part::Part,
+    uapi::{self, family_number, hook_number},
 };
 use crate::{
-    policy::cidr::Family,
-    rules::ruleset::{Chain, Elements, Hook, Rule, Ruleset, Set, TABLE, Table, title},
+    net::cidr::Family,
+    rules::ruleset::{Chain, Elements, Rule, Ruleset, Set, TABLE, Table},
 };
 
 /// Ranges in one message: two elements each, of at most 32 bytes, in a list of less than 64 KiB.
@@ -24,43 +23,6 @@ pub(super) struct Batch<'a> {
     first: u32,
     /// What each message is, from the first on.
     parts: Vec<(Part<'a>, usize)>,
-}
-
-/// What one message of a batch does.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Part<'a> {
-    /// The start of the batch.
-    Begin,
-    /// Makes our table.
-    AddTable(Family),
-    /// Takes our table away.
-    RemoveTable(Family),
-    /// Makes a chain.
-    AddChain(&'a Table, &'a Chain),
-    /// Makes a set.
-    AddSet(&'a Table, &'a Set),
-    /// Fills a set.
-    AddElements(&'a Table, &'a Set),
-    /// Adds the rule with this index to a chain.
-    AddRule(&'a Table, &'a Chain, usize),
-    /// The end of the batch.
-    End,
-}
-
-/// A family's number in netfilter.
-pub(super) fn family_number(family: Family) -> u8 {
-    match family {
-        Family::V4 => libc::NFPROTO_IPV4 as u8,
-        Family::V6 => libc::NFPROTO_IPV6 as u8,
-    }
-}
-
-/// A hook's number in netfilter.
-pub(super) fn hook_number(hook: Hook) -> u32 {
-    match hook {
-        Hook::Prerouting => libc::NF_INET_PRE_ROUTING as u32,
-        Hook::Output => libc::NF_INET_LOCAL_OUT as u32,
-    }
 }
 
 /// The type of an nf_tables message: its subsystem and `NFT_MSG_*`.
@@ -252,37 +214,5 @@ impl<'a> Batch<'a> {
         comment.extend_from_slice(rule.comment.as_bytes());
         comment.push(0);
         self.writer.put(uapi::RULE_USERDATA, &comment);
-    }
-}
-
-// === impl Part ===
-
-impl fmt::Display for Part<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Begin | Self::End => write!(f, "change the ruleset"),
-            Self::AddTable(family) => write!(f, "add table {}", title(*family)),
-            Self::RemoveTable(family) => write!(f, "remove table {}", title(*family)),
-            Self::AddChain(table, chain) => {
-                write!(
-                    f,
-                    "add chain {} to table {}",
-                    chain.hook.name(),
-                    title(table.family)
-                )
-            }
-            Self::AddSet(table, set) => write!(f, "add set {} to table {}", set.name, title(table.family)),
-            Self::AddElements(table, set) => {
-                write!(f, "fill set {} of table {}", set.name, title(table.family))
-            }
-            Self::AddRule(table, chain, index) => {
-                let (hook, title) = (chain.hook.name(), title(table.family));
-                write!(f, "add rule {} of chain {hook} in table {title}", index + 1)?;
-                chain
-                    .rules
-                    .get(*index)
-                    .map_or(Ok(()), |rule| write!(f, " ({})", rule.purpose()))
-            }
-        }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::{fmt, io};
 
-use super::encode::Part;
+use super::part::Part;
 use crate::{
-    policy::cidr::Family,
+    net::cidr::Family,
+    protocol::failure::{CniError, Code},
     rules::ruleset::{Difference, Hook},
 };
 
@@ -187,6 +188,12 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.cause)
+    }
+}
+
+impl CniError for Error {
+    fn code(&self) -> Code {
+        Code::Rules
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     uapi,
 };
 use crate::{
-    policy::{cidr::Family, ports::Port},
+    net::{cidr::Family, ports::Port},
     rules::ruleset::{Match, SetName, Verdict},
 };
 

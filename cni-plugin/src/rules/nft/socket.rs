@@ -3,9 +3,10 @@
 use std::{io, time::Duration};
 
 use super::{
-    encode::{Batch, Part, message_type},
+    encode::{Batch, message_type},
     error::{Error, Refusal},
     message::{Attributes, Message, Messages, Writer, field},
+    part::Part,
     uapi,
 };
 use crate::os::sys::NetfilterSocket;

@@ -10,11 +10,11 @@ use super::{
     socket::{self, Conversation},
 };
 use crate::{
-    policy::{
+    net::{
         cidr::{CidrSet, Family},
-        intent::Redirect,
         ports::{Port, PortSet},
     },
+    policy::intent::Redirect,
     rules::{nft, ruleset::Ruleset},
 };
 

@@ -1,4 +1,22 @@
-//! Numbers of linux/netfilter/nf_tables.h that the libc crate does not have. Part of the kernel's stable interface.
+//! Numbers of linux/netfilter/nf_tables.h that the libc crate lacks. Part of the kernel's stable interface.
+
+use crate::{net::cidr::Family, rules::ruleset::Hook};
+
+/// Returns a family's number in netfilter.
+pub(super) fn family_number(family: Family) -> u8 {
+    match family {
+        Family::V4 => libc::NFPROTO_IPV4 as u8,
+        Family::V6 => libc::NFPROTO_IPV6 as u8,
+    }
+}
+
+/// Returns a hook's number in netfilter.
+pub(super) fn hook_number(hook: Hook) -> u32 {
+    match hook {
+        Hook::Prerouting => libc::NF_INET_PRE_ROUTING as u32,
+        Hook::Output => libc::NF_INET_LOCAL_OUT as u32,
+    }
+}
 
 pub(super) const TABLE_NAME: u16 = 1;
 pub(super) const TABLE_FLAGS: u16 = 2;
@@ -24,7 +42,7 @@ pub(super) const SET_FLAGS: u16 = 3;
 pub(super) const SET_KEY_TYPE: u16 = 4;
 pub(super) const SET_KEY_LENGTH: u16 = 5;
 pub(super) const SET_ID: u16 = 10;
-/// `nft`'s own names for key types (`enum datatypes` in its datatype.h); the kernel keeps but does not read them.
+/// `nft`'s own numbers of key types (`enum datatypes` in its datatype.h); the kernel only stores them.
 pub(super) const TYPE_IPV4_ADDRESS: u32 = 7;
 pub(super) const TYPE_IPV6_ADDRESS: u32 = 8;
 pub(super) const TYPE_PORT: u32 = 13;
@@ -59,7 +77,7 @@ pub(super) const IMMEDIATE_DATA: u16 = 2;
 pub(super) const REDIR_PORT_MIN: u16 = 1;
 pub(super) const REDIR_PORT_MAX: u16 = 2;
 
-/// The register every value of ours goes through.
+/// The register that holds each value.
 pub(super) const REGISTER: u32 = libc::NFT_REG_1 as u32;
-/// The register whose value decides what happens to the packet.
+/// The register that holds the verdict on the packet.
 pub(super) const VERDICT_REGISTER: u32 = libc::NFT_REG_VERDICT as u32;

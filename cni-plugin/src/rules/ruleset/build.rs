@@ -5,7 +5,10 @@ use super::{
     SetName::{self, RedirectPorts, SkipInboundPorts, SkipOutboundPorts, SkipSources},
     Table, Verdict,
 };
-use crate::policy::{cidr::Family, intent::Redirect, ports::Port};
+use crate::{
+    net::{cidr::Family, ports::Port},
+    policy::intent::Redirect,
+};
 
 impl Ruleset {
     /// The rules for a redirect.

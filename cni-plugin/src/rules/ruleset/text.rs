@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Chain, Elements, Hook, Match, Rule, Ruleset, Set, TABLE, Table, Verdict};
-use crate::policy::cidr::Family;
+use crate::net::cidr::Family;
 
 impl fmt::Display for Ruleset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! The configurations of the packet matrix.
 
-use evergreen_cni::policy::{cidr::Family, intent::Redirect};
+use evergreen_cni::{net::cidr::Family, policy::intent::Redirect};
 
 use crate::rules::ruleset::{port, ports, subnets};
 

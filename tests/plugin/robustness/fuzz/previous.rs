@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use evergreen_cni::protocol::reply::VERSIONS;
+use evergreen_cni::protocol::version::VERSIONS;
 use evergreen_test_support::run::CniCall;
 
 use super::{mutation::seed, say};

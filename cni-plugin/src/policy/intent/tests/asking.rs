@@ -6,21 +6,21 @@ use super::*;
 fn the_namespace_is_asked_only_when_it_can_matter() {
     let webhook = ("linkerd.io/created-by", "linkerd/proxy-injector edge-26.8.1");
     let all: Vec<_> = overrides::INHERITED.iter().map(|key| (*key, "1")).collect();
-    assert!(asks_namespace(&meshed(&[])));
-    assert!(asks_namespace(&meshed(&[(
+    assert!(needs_namespace(&meshed(&[])));
+    assert!(needs_namespace(&meshed(&[(
         "linkerd.io/created-by",
         "linkerd/cli dev"
     )])));
-    assert!(!asks_namespace(&meshed(&[webhook])));
-    assert!(!asks_namespace(&meshed(&all)));
-    assert!(!asks_namespace(&Pod::default()));
+    assert!(!needs_namespace(&meshed(&[webhook])));
+    assert!(!needs_namespace(&meshed(&all)));
+    assert!(!needs_namespace(&Pod::default()));
 }
 
 #[test]
 fn control_plane_pods_reach_the_api_server_past_the_proxy() {
     let mut pod = meshed(&[]);
     pod.labels = strings(&[("linkerd.io/control-plane-component", "identity")]);
-    assert!(asks_service(&pod) && !asks_service(&meshed(&[])));
+    assert!(needs_service(&pod) && !needs_service(&meshed(&[])));
     assert_eq!(
         redirect_of(json!({}), &pod, None, &[]).skip_outbound.to_string(),
         "443, 4567, 6443"
@@ -122,7 +122,7 @@ fn an_app_that_runs_as_the_proxy_s_user_is_named() {
     pod.run_as_user = Some(2102);
     pod.containers[1].run_as_user = Some(2102);
     let redirect = redirect_of(json!({}), &pod, None, &[]);
-    assert_eq!(shares_proxy_user(&pod, &redirect), ["app"]);
+    assert_eq!(containers_with_proxy_user(&pod, &redirect), ["app"]);
     pod.containers[0].run_as_user = Some(1000);
-    assert!(shares_proxy_user(&pod, &redirect).is_empty());
+    assert!(containers_with_proxy_user(&pod, &redirect).is_empty());
 }

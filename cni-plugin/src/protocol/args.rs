@@ -1,10 +1,10 @@
-//! `CNI_ARGS`: which pod a call is for.
+//! `CNI_ARGS`: the pod a call is for.
 
 use std::{ffi::OsStr, fmt};
 
-use super::Invalid;
+use super::failure::{CniError, Code};
 
-/// The pod an ADD is for, as `CNI_ARGS` names it.
+/// The pod a call is for, as `CNI_ARGS` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodName {
     /// `K8S_POD_NAMESPACE`, a DNS label
@@ -15,43 +15,41 @@ pub struct PodName {
     pub uid: Option<String>,
 }
 
-// === impl PodName ===
-
-impl fmt::Display for PodName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
+/// Why `CNI_ARGS` cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidArgs {
+    problem: String,
+    text: String,
 }
 
-/// The pod that the arguments name, or none when they name no pod.
+/// Returns the pod that the arguments name, or none when they name no pod.
 ///
-/// The grammar is the reference's `types.LoadArgs`; the names must be what Kubernetes allows, because they
-/// become a URL path.
-pub(super) fn pod(args: &OsStr) -> Result<Option<PodName>, Invalid> {
+/// The grammar is the reference library's `types.LoadArgs`. The names must be valid in Kubernetes, because they become a
+/// URL path.
+pub(super) fn pod(args: &OsStr) -> Result<Option<PodName>, InvalidArgs> {
     let args = args
         .to_str()
-        .ok_or_else(|| invalid_args("is not UTF-8", &args.to_string_lossy()))?;
+        .ok_or_else(|| InvalidArgs::new("is not UTF-8", &args.to_string_lossy()))?;
     let (mut namespace, mut name, mut uid) = ("", "", "");
     let (mut ignore_unknown, mut unknown) = (false, Vec::new());
     for pair in args.split(';').filter(|_| !args.is_empty()) {
         let (key, value) = pair
             .split_once('=')
             .filter(|(_, value)| !value.contains('='))
-            .ok_or_else(|| invalid_args("has a piece that is not KEY=VALUE", pair))?;
+            .ok_or_else(|| InvalidArgs::new("has a part that is not KEY=VALUE:", pair))?;
         match key {
             "K8S_POD_NAMESPACE" => namespace = value,
             "K8S_POD_NAME" => name = value,
             "K8S_POD_UID" => uid = value,
             "K8S_POD_INFRA_CONTAINER_ID" => {}
             "IgnoreUnknown" => {
-                let given = boolean(value);
-                ignore_unknown = given.ok_or_else(|| invalid_args("has no boolean in", pair))?;
+                ignore_unknown = boolean(value).ok_or_else(|| InvalidArgs::new("has no boolean in", pair))?;
             }
             _ => unknown.push(pair),
         }
     }
     if !ignore_unknown && !unknown.is_empty() {
-        return Err(invalid_args(
+        return Err(InvalidArgs::new(
             "has unknown args and no IgnoreUnknown=1:",
             &unknown.join(";"),
         ));
@@ -61,8 +59,8 @@ pub(super) fn pod(args: &OsStr) -> Result<Option<PodName>, Invalid> {
     }
     for (key, value, longest) in [("K8S_POD_NAMESPACE", namespace, 63), ("K8S_POD_NAME", name, 253)] {
         if !is_dns_name(value, longest) {
-            return Err(invalid_args(
-                &format!("has a {key} that Kubernetes does not allow:"),
+            return Err(InvalidArgs::new(
+                format!("has a {key} that Kubernetes does not allow:"),
                 value,
             ));
         }
@@ -75,16 +73,6 @@ pub(super) fn pod(args: &OsStr) -> Result<Option<PodName>, Invalid> {
     }))
 }
 
-fn invalid_args(what: &str, value: &str) -> Invalid {
-    Invalid::Value(
-        format!(
-            "CNI_ARGS {what} {:?}",
-            value.chars().take(100).collect::<String>()
-        ),
-        String::new(),
-    )
-}
-
 fn boolean(value: &str) -> Option<bool> {
     match &*value.to_ascii_lowercase() {
         "1" | "true" => Some(true),
@@ -93,7 +81,7 @@ fn boolean(value: &str) -> Option<bool> {
     }
 }
 
-/// What the API server accepts in a path: a DNS subdomain (RFC 1123), which a label also is.
+/// Returns true for a name the API server accepts in a path: a DNS subdomain (RFC 1123), or a label, which is one, too.
 fn is_dns_name(name: &str, longest: usize) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     name.len() <= longest
@@ -104,16 +92,47 @@ fn is_dns_name(name: &str, longest: usize) -> bool {
         })
 }
 
+// === impl PodName ===
+
+impl fmt::Display for PodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+// === impl InvalidArgs ===
+
+impl InvalidArgs {
+    fn new(problem: impl Into<String>, text: &str) -> Self {
+        Self {
+            problem: problem.into(),
+            text: text.chars().take(100).collect(),
+        }
+    }
+}
+
+impl fmt::Display for InvalidArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CNI_ARGS {} {:?}", self.problem, self.text)
+    }
+}
+
+impl CniError for InvalidArgs {
+    fn code(&self) -> Code {
+        Code::Environment
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn named(args: &str) -> Result<Option<PodName>, Invalid> {
+    fn named(args: &str) -> Result<Option<PodName>, InvalidArgs> {
         pod(OsStr::new(args))
     }
 
     #[test]
-    fn the_pod_is_found_whatever_the_order_of_the_args() {
+    fn pod_is_found_in_any_order() {
         let wanted = PodName {
             namespace: "ns".into(),
             name: "a.b-c".into(),
@@ -137,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn args_that_could_reach_another_url_or_cannot_be_read_are_refused() {
+    fn unsafe_or_unreadable_args_are_rejected() {
         let long = "a".repeat(254);
         for (namespace, name) in [
             ("ns", "../x"),

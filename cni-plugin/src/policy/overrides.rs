@@ -3,11 +3,14 @@
 use std::{fmt, net::SocketAddr};
 
 use crate::{
-    policy::{
+    net::{
         cidr::CidrSet,
         ports::{Port, PortSet},
     },
-    protocol::netconf::user_or_group,
+    protocol::{
+        failure::{CniError, Code},
+        netconf::user_or_group,
+    },
 };
 use evergreen_kube::pod::{Container, Strings};
 
@@ -226,3 +229,9 @@ impl fmt::Display for Invalid {
 }
 
 impl std::error::Error for Invalid {}
+
+impl CniError for Invalid {
+    fn code(&self) -> Code {
+        Code::Pod
+    }
+}
