@@ -15,8 +15,8 @@ use crate::{
 pub struct Case {
     /// What it is called there.
     pub name: &'static str,
-    /// The floor it is divided by, and the most that may come of it.
-    pub floor: Option<(&'static str, f64)>,
+    /// The baseline it is divided by, and the most that may come of it.
+    pub baseline: Option<(&'static str, f64)>,
     /// The most that its wall time and its CPU time may be of linkerd-cni's on the same input.
     pub peer: Option<Shares>,
     /// linkerd-cni when it was last run beside ours: CPU ms, peak MiB.
@@ -50,7 +50,7 @@ impl Case {
     pub fn new(name: &'static str, call: Call) -> Self {
         Self {
             name,
-            floor: None,
+            baseline: None,
             peer: None,
             quoted: None,
             has_peer: true,
@@ -64,7 +64,7 @@ impl Case {
     }
 
     /// A program that is a measure and not measured.
-    pub fn floor(name: &'static str, requests: usize, call: Call) -> Self {
+    pub fn baseline(name: &'static str, requests: usize, call: Call) -> Self {
         Self {
             has_peer: false,
             requests,
@@ -72,9 +72,9 @@ impl Case {
         }
     }
 
-    /// Promised: at most so many times this floor.
-    pub fn at_most(mut self, times: f64, floor: &'static str) -> Self {
-        self.floor = Some((floor, times));
+    /// Promised: at most so many times this baseline.
+    pub fn at_most(mut self, times: f64, baseline: &'static str) -> Self {
+        self.baseline = Some((baseline, times));
         self
     }
 
@@ -171,7 +171,7 @@ impl Case {
     }
 }
 
-/// Writes calls as the floor program reads them, one after the other.
+/// Writes calls as the minimal baseline program reads them, one after the other.
 pub fn write(calls: &[CniCall], stage: &Stage) -> Result<()> {
     for (n, call) in calls.iter().enumerate() {
         fs::write(stage.file(&format!("{n}.environment")), call.environment_lines())?;

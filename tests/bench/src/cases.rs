@@ -11,17 +11,17 @@ use crate::{
     stage::{Program, Stage},
 };
 
-/// The floor of a call that needs no network: a process that does nothing.
-const NOTHING: &str = "floor: nothing";
-/// The floor of a call that asks the API server.
-const GET: &str = "floor: one HTTPS GET";
-/// The floor of ADD for a meshed pod.
-const RULES: &str = "floor: GET and rules";
+/// The minimal baseline of a call that needs no network: a process that does nothing.
+const NOTHING: &str = "baseline: nothing";
+/// The minimal baseline of a call that asks the API server.
+const GET: &str = "baseline: one HTTPS GET";
+/// The minimal baseline of ADD for a meshed pod.
+const RULES: &str = "baseline: GET and rules";
 
-/// All of them, the floors first.
+/// All of them, the baselines first.
 pub fn all() -> Vec<Case> {
     [
-        floors(),
+        baselines(),
         without_a_server(),
         with_a_server(),
         in_trouble(),
@@ -32,12 +32,16 @@ pub fn all() -> Vec<Case> {
     .collect()
 }
 
-fn floors() -> Vec<Case> {
+fn baselines() -> Vec<Case> {
     vec![
-        Case::floor(NOTHING, 0, |s, _, _| CniCall::bare(&s.floor).argument("nothing")),
-        Case::floor(GET, 1, |s, _, _| floor(s, "get")),
-        Case::floor(RULES, 1, |s, _, n| {
-            floor(s, "get+rules").argument(n.path()).argument(s.file("batch"))
+        Case::baseline(NOTHING, 0, |s, _, _| {
+            CniCall::bare(&s.baseline).argument("nothing")
+        }),
+        Case::baseline(GET, 1, |s, _, _| baseline(s, "get")),
+        Case::baseline(RULES, 1, |s, _, n| {
+            baseline(s, "get+rules")
+                .argument(n.path())
+                .argument(s.file("batch"))
         }),
     ]
 }
@@ -170,8 +174,8 @@ fn far(stage: &Stage, program: Program, namespace: &Namespace, pod_namespace: &s
     stage.call(program, "ADD", namespace).pod(pod_namespace, "meshed")
 }
 
-fn floor(stage: &Stage, job: &str) -> CniCall {
-    CniCall::bare(&stage.floor)
+fn baseline(stage: &Stage, job: &str) -> CniCall {
+    CniCall::bare(&stage.baseline)
         .argument(job)
         .argument(stage.api.address().to_string())
         .argument(stage.file("ca.crt"))
@@ -179,7 +183,7 @@ fn floor(stage: &Stage, job: &str) -> CniCall {
         .argument("/api/v1/namespaces/shop/pods/meshed?resourceVersion=0")
 }
 
-/// The rules that ADD sends for a meshed pod, for the floor program to send.
+/// The rules that ADD sends for a meshed pod, for the minimal baseline program to send.
 pub fn record_batch(stage: &Stage) -> Result<()> {
     let namespace = Namespace::new();
     let call = add(stage, Program::Ours, &namespace, "meshed");

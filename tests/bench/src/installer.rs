@@ -164,7 +164,7 @@ fn rotation(of: &'static str, mut rotate: impl FnMut() -> Result<()>) -> Result<
 
 /// CPU time so far, by the clock of the process.
 fn used(node: &Node, stage: &Stage) -> Result<Duration> {
-    let output = Command::new(&stage.floor)
+    let output = Command::new(&stage.baseline)
         .args(["used", &node.pid()?.to_string()])
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,7 +1,7 @@
 //! `scripts/bench`: what one call takes, beside the least that the same job can take, all in one run.
 //!
 //! Cases take turns, so that a slow minute of the machine slows them all. Every figure is a median. A promise is a
-//! ratio within the same run (to a floor: of the runs that nothing else held up; to linkerd-cni: the median of the rounds'),
+//! ratio within the same run (to a baseline: of the runs that nothing else held up; to linkerd-cni: the median of the rounds'),
 //! or a bound that no clock is needed for. A promise that is missed makes the exit
 //! code 1.
 
@@ -38,7 +38,7 @@ const MORE: usize = 3;
 struct Options {
     /// Runs of each case.
     runs: usize,
-    /// Only cases whose name begins so, and the floors.
+    /// Only cases whose name begins so, and the baselines.
     only: String,
     /// Print JSON for keeping instead of the table.
     json: bool,
@@ -104,7 +104,7 @@ fn watch(options: &Options, stage: &Stage) -> Result<ExitCode> {
 
 /// Time, memory and what else a call takes.
 fn measure(options: &Options, stage: &Stage) -> Result<ExitCode> {
-    cases::record_batch(stage).context("recording the rules for the floor program")?;
+    cases::record_batch(stage).context("recording the rules for the minimal baseline program")?;
     let mut cases = cases::all();
     cases.retain(|case| !case.has_peer || case.name.starts_with(&options.only));
     let mut rows: Vec<Row<'_>> = cases

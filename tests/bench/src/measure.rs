@@ -31,14 +31,14 @@ pub struct Series {
     rounds: Vec<Option<Taken>>,
 }
 
-/// Runs a call under the floor program's clock. `exit_code` is the one it must end with.
+/// Runs a call under the minimal baseline program's clock. `exit_code` is the one it must end with.
 pub fn time(call: &CniCall, clock: &[&OsStr], exit_code: i32) -> Result<Taken> {
     let words = [clock, &["time".as_ref()]].concat();
     let reply = call.run_under(&words)?;
     taken(&reply, exit_code).with_context(|| call.to_string())
 }
 
-/// Runs calls of this program under the floor program's clock, all at once. Each must end with 0.
+/// Runs calls of this program under the minimal baseline program's clock, all at once. Each must end with 0.
 pub fn time_at_once(calls: &[CniCall], program: &Path, stage: &Stage) -> Result<Taken> {
     case::write(calls, stage)?;
     let clock = stage.clock();

@@ -27,8 +27,8 @@ const PATIENCE: &str = "60";
 pub struct Stage {
     /// For counting what was asked.
     pub api: Api,
-    /// The floor program.
-    pub floor: PathBuf,
+    /// The minimal baseline program.
+    pub baseline: PathBuf,
     timeout: PathBuf,
     plugin: PathBuf,
     peer: Option<PathBuf>,
@@ -58,7 +58,7 @@ impl Stage {
         let copied = |name: &str| copy(&dist.join(name), &files.join(name));
         let path = env::var_os("PATH").unwrap_or_default();
         let stage = Self {
-            floor: copied("evergreen-floor")?,
+            baseline: copied("evergreen-baseline")?,
             plugin: copied("evergreen-cni")?,
             timeout: find("timeout", &path)?,
             peer: peer
@@ -113,10 +113,10 @@ impl Stage {
         [self.timeout.as_os_str()].into_iter().chain(words).collect()
     }
 
-    /// Words of the floor program's clock, but for which one.
+    /// Words of the minimal baseline program's clock, but for which one.
     pub fn clock(&self) -> Vec<&OsStr> {
         let mut words = self.bounded();
-        words.push(self.floor.as_os_str());
+        words.push(self.baseline.as_os_str());
         words
     }
 
@@ -204,7 +204,7 @@ fn fill(api: &Api) -> Result<()> {
 }
 
 /// Writes a binary anew, in one piece. What a start takes depends on how the page cache holds the file, by a fifth and more:
-/// all binaries have to be as fresh as each other. One that is not there, as the floor program when instructions are
+/// all binaries have to be as fresh as each other. One that is not there, as the minimal baseline program when instructions are
 /// counted, is missed by who starts it.
 fn copy(from: &Path, to: &Path) -> Result<PathBuf> {
     if !from.is_file() {

@@ -33,7 +33,7 @@ pub struct Measured {
 pub struct Row<'a> {
     /// Which one.
     pub case: &'a Case,
-    /// The plugin, or a floor program.
+    /// The plugin, or a minimal baseline program.
     pub ours: Measured,
     /// linkerd-cni, when there is one.
     pub peer: Option<Measured>,
@@ -89,19 +89,19 @@ impl<'a> Table<'a> {
             });
         }
         for row in &self.rows {
-            promises.extend(self.to_its_floor(row));
+            promises.extend(self.against_baseline(row));
             promises.extend(row.own_promises());
             promises.extend(row.to_its_peer());
         }
         promises
     }
 
-    /// A case's wall time as so many times its floor's, of runs that nothing else held up.
-    fn to_its_floor(&self, row: &Row<'_>) -> Option<Promise> {
-        let (floor, at_most) = row.case.floor?;
-        let of = self.rows.iter().find(|row| row.case.name == floor)?;
+    /// A case's wall time as so many times baseline's, of runs that nothing else held up.
+    fn against_baseline(&self, row: &Row<'_>) -> Option<Promise> {
+        let (baseline, at_most) = row.case.baseline?;
+        let of = self.rows.iter().find(|row| row.case.name == baseline)?;
         Some(Promise {
-            of: format!("{}: wall time, times {floor:?}", row.case.name),
+            of: format!("{}: wall time, times {baseline:?}", row.case.name),
             is: row.ours.series.undisturbed_ratio(&of.ours.series, |t| t.wall),
             at_most,
         })

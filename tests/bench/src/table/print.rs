@@ -21,7 +21,7 @@ impl fmt::Display for Table<'_> {
             "reqs",
             "sent B",
             "recvd B",
-            "times its floor"
+            "times baseline"
         )?;
         match has_peer {
             true => writeln!(
@@ -44,10 +44,10 @@ impl fmt::Display for Table<'_> {
 impl Table<'_> {
     fn line(&self, row: &Row<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<28} {}", row.case.name, row.ours)?;
-        let floor = self.to_its_floor(row).map_or_else(String::new, |promise| {
+        let baseline = self.against_baseline(row).map_or_else(String::new, |promise| {
             format!("{:.2} (of {:.1})", promise.is, promise.at_most)
         });
-        write!(f, "  {floor:<16}")?;
+        write!(f, "  {baseline:<16}")?;
         match (&row.peer, row.case.quoted) {
             (Some(peer), _) => write!(f, " {}", Parts(row, peer))?,
             (None, Some([cpu, peak])) if self.peer_size.is_none() => write!(f, " ({cpu}, {peak})")?,

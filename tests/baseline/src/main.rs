@@ -21,7 +21,7 @@ use std::{
     process::ExitCode,
 };
 
-const USAGE: &str = "usage: evergreen-floor nothing | get ADDRESS CA TOKEN PATH | get+rules ADDRESS CA TOKEN PATH \
+const USAGE: &str = "usage: evergreen-baseline nothing | get ADDRESS CA TOKEN PATH | get+rules ADDRESS CA TOKEN PATH \
                      NAMESPACE BATCH | time PROGRAM ARGUMENTS... | time-at-once PROGRAM FOLDER TIMES | used PID";
 
 fn main() -> ExitCode {
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(io::stderr(), "evergreen-floor: {error}");
+            let _ = writeln!(io::stderr(), "evergreen-baseline: {error}");
             ExitCode::FAILURE
         }
     }
