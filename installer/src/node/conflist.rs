@@ -3,14 +3,13 @@
 //!
 //! [`survey`] looks, [`choice`] decides which files are meant, [`edit`] makes the new text, and this module writes it.
 
-mod chain;
 mod choice;
 mod edit;
 mod links;
 mod lists;
+mod network;
 mod pace;
 mod rewrites;
-mod scan;
 mod survey;
 
 use std::{collections::BTreeSet, thread, time::Duration};
@@ -18,13 +17,14 @@ use std::{collections::BTreeSet, thread, time::Duration};
 use anyhow::Result;
 use evergreen_kube::deadline::Deadline;
 
-pub use self::{chain::Chain, rewrites::Rewrites, survey::is_loaded};
 use self::{
     choice::Choice,
-    edit::{Network, Without},
+    edit::Without,
     lists::Restored,
+    network::{Form, Network},
     survey::{Candidate, Content},
 };
+pub use self::{network::Chain, rewrites::Rewrites, survey::is_loaded};
 use crate::{
     cli::config::{Config, Paths},
     health::report::Report,
@@ -117,10 +117,9 @@ pub fn found(config: &Config) -> Found {
             rewrites::warn_of_cilium(&config.place, &mut report);
             for candidate in choice::choose(config, &found, &mut report).wanted {
                 let is_in = match &candidate.content {
-                    Content::Network {
-                        text,
-                        network: Network::List { plugins },
-                    } => edit::with_entry(text, plugins, &config.entry).is_none(),
+                    Content::Network { text, network } if network.form == Form::List => {
+                        edit::with_entry(text, &network.plugins, &config.entry).is_none()
+                    }
                     _ => false,
                 };
                 networks.push((candidate.file.clone(), is_in));
@@ -207,8 +206,14 @@ fn put_in(
         report.notice(format_args!("{file}: {}", rewrites::cause_of_fight(network)));
     }
     let changed = match network {
-        Network::List { plugins } => edit::with_entry(text, plugins, entry),
-        Network::Single { plugin } => Some(edit::list_from_single(text, plugin, entry)),
+        Network {
+            form: Form::List,
+            plugins,
+            ..
+        } => edit::with_entry(text, plugins, entry),
+        Network { plugins, .. } => plugins
+            .first()
+            .map(|plugin| edit::list_from_single(text, plugin, entry)),
     };
     let Some(changed) = changed else {
         rewrites.lay_ready(&candidate.open, text);
@@ -218,11 +223,11 @@ fn put_in(
         return Ok(None);
     }
     // A single plugin's name is freed for its list, so a link within the directory goes too.
-    let goes = candidate.behind.is_some() || matches!(network, Network::Single { .. });
+    let goes = candidate.behind.is_some() || network.form == Form::Single;
     if candidate.is_link() && goes && !anew {
         links::remember(place, candidate, text)?;
     }
-    if matches!(network, Network::Single { .. }) {
+    if network.form == Form::Single {
         let list = lists::replace_single(place, candidate, text, &changed)?;
         report.changed(
             &format!("put our entry in a list made from a single plugin{MADE_BEFORE}"),

@@ -1,119 +1,51 @@
-//! Our entry put into the text of a network, and taken out of it. Pure: bytes in, bytes out. Whatever is not ours stays as
-//! it was, and taking out what was put in gives the text from before.
+//! Inserts our entry into the text of a network and removes it. Pure: bytes in, bytes out. Every byte that is not ours stays,
+//! and removing what was inserted restores the earlier text.
 
 use serde::Serialize;
-use serde_json::ser::{PrettyFormatter, Serializer};
+use serde_json::{
+    Value,
+    ser::{PrettyFormatter, Serializer},
+};
 
-use super::scan::{self, Span};
+use super::network::{self, Network, Plugin, Span};
 use crate::node::entry::Entry;
 
-/// A file that a runtime could load.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Network {
-    /// A list of plugins: where its array is, and each plugin in it.
-    List { plugins: Vec<Plugin> },
-    /// One plugin, the older form.
-    Single { plugin: Plugin },
-}
-
-/// A plugin's object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plugin {
-    /// Its `type`.
-    pub type_name: String,
-    /// Where it is.
-    pub span: Span,
-}
-
-/// What is left of a text without our entry.
+/// What remains of a text without our entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Without {
-    /// There was none.
+    /// Our entry is not in it.
     Unchanged,
-    /// This.
+    /// This text.
     Text(Vec<u8>),
-    /// Nothing: the network was ours alone.
+    /// Nothing: every plugin was ours.
     Nothing,
 }
 
-impl Network {
-    /// Reads a text as the runtime would; `single` says which of the two forms the file's extension promises.
-    pub fn read(text: &[u8], single: bool) -> Result<Self, String> {
-        let document = scan::document(text).map_err(|e| e.to_string())?;
-        if !scan::is(text, &document, b'{') {
-            return Err("not a JSON object".to_owned());
-        }
-        let name = scan::member(text, &document, "name").and_then(|n| scan::string(text, &n));
-        if name.is_none_or(|n| n.is_empty()) {
-            return Err("it has no `name`".to_owned());
-        }
-        if single {
-            return Ok(Self::Single {
-                plugin: plugin(text, document)?,
-            });
-        }
-        let array = scan::member(text, &document, "plugins").filter(|p| scan::is(text, p, b'['));
-        let array = array.ok_or("it has no `plugins`")?;
-        let plugins = scan::elements(text, &array);
-        if plugins.is_empty() {
-            return Err("its `plugins` are empty".to_owned());
-        }
-        let plugins = plugins
-            .into_iter()
-            .map(|span| plugin(text, span))
-            .collect::<Result<_, _>>()?;
-        Ok(Self::List { plugins })
-    }
-
-    /// Every plugin in it, in order.
-    pub fn plugins(&self) -> &[Plugin] {
-        match self {
-            Self::List { plugins } => plugins,
-            Self::Single { plugin } => std::slice::from_ref(plugin),
-        }
-    }
-
-    /// True when it connects a pod to something: not loopback alone, and not ours alone.
-    pub fn connects(&self, ours: &str) -> bool {
-        self.plugins()
-            .iter()
-            .any(|p| p.type_name != "loopback" && p.type_name != ours)
-    }
-
-    /// True when our entry is in it, in whatever state.
-    pub fn has(&self, ours: &str) -> bool {
-        self.plugins().iter().any(|p| p.type_name == ours)
-    }
-}
-
-/// The list with exactly one entry of ours in it; None when that is so already. An entry that is there stays where it
-/// stands: the order is the neighbours' business.
+/// Returns the list with exactly one up-to-date entry of ours; `None` when the text is that already. An existing entry keeps
+/// its place: the order belongs to the neighbours.
 pub fn with_entry(text: &[u8], plugins: &[Plugin], entry: &Entry) -> Option<Vec<u8>> {
     let mut ours = plugins.iter().filter(|p| p.type_name == entry.type_name());
     let Some(first) = ours.next() else {
         return Some(appended(text, plugins, entry));
     };
-    let right = text
-        .get(first.span.clone())
-        .and_then(|raw| serde_json::from_slice::<serde_json::Value>(raw).ok())
-        .is_some_and(|found| found == *entry.object());
+    let current = text.get(first.span.clone()).unwrap_or_default();
+    let is_current = serde_json::from_slice::<Value>(current).is_ok_and(|found| found == *entry.object());
     let mut changed = text.to_vec();
     for extra in ours.rev() {
-        changed.drain(spoken_for(plugins, extra, |_| true));
+        changed.drain(span_with_comma(plugins, extra, |_| true));
     }
-    if !right {
-        let style = Style::of(text, plugins);
-        changed.splice(first.span.clone(), style.print(entry));
+    if !is_current {
+        changed.splice(first.span.clone(), Style::of(text, plugins).print(entry));
     }
     (changed != text).then_some(changed)
 }
 
-/// A list made of a single plugin, which stays in it byte for byte, and of our entry.
+/// Returns a list of a single plugin, kept byte for byte, and our entry.
 pub fn list_from_single(text: &[u8], plugin: &Plugin, entry: &Entry) -> Vec<u8> {
     let raw = |span: Span| text.get(span).unwrap_or_default();
     let mut list = b"{\n".to_vec();
     for name in ["cniVersion", "name"] {
-        if let Some(value) = scan::member(text, &plugin.span, name) {
+        if let Some(value) = network::member(text, name) {
             list.extend_from_slice(format!("  \"{name}\": ").as_bytes());
             list.extend_from_slice(raw(value));
             list.extend_from_slice(b",\n");
@@ -127,27 +59,19 @@ pub fn list_from_single(text: &[u8], plugin: &Plugin, entry: &Entry) -> Vec<u8> 
     list
 }
 
-/// The text without any entry of ours.
+/// Returns the text without any entry of ours.
 pub fn without_entry(text: &[u8], network: &Network, ours: &str) -> Without {
-    let plugins = network.plugins();
+    let plugins = &network.plugins;
     match plugins.iter().filter(|p| p.type_name == ours).count() {
         0 => Without::Unchanged,
         n if n == plugins.len() => Without::Nothing,
         _ => {
             let mut left = text.to_vec();
             for plugin in plugins.iter().rev().filter(|p| p.type_name == ours) {
-                left.drain(spoken_for(plugins, plugin, |p| p.type_name != ours));
+                left.drain(span_with_comma(plugins, plugin, |p| p.type_name != ours));
             }
             Without::Text(left)
         }
-    }
-}
-
-fn plugin(text: &[u8], span: Span) -> Result<Plugin, String> {
-    let type_name = scan::member(text, &span, "type").and_then(|t| scan::string(text, &t));
-    match type_name {
-        Some(type_name) if !type_name.is_empty() => Ok(Plugin { type_name, span }),
-        _ => Err("it has a plugin without `type`".to_owned()),
     }
 }
 
@@ -158,19 +82,18 @@ fn appended(text: &[u8], plugins: &[Plugin], entry: &Entry) -> Vec<u8> {
     [before, b",", style.separator, &style.print(entry), after].concat()
 }
 
-/// A plugin with the comma and the space that came with it: those before it, or those behind it when none of the plugins
-/// before it stays.
-fn spoken_for(plugins: &[Plugin], gone: &Plugin, stays: impl Fn(&Plugin) -> bool) -> Span {
-    let before = plugins.iter().take_while(|p| p.span.start < gone.span.start);
-    let behind = plugins.iter().find(|p| p.span.start > gone.span.start);
-    match (before.clone().any(stays), before.last(), behind) {
-        (true, Some(before), _) => before.span.end..gone.span.end,
-        (_, _, Some(behind)) => gone.span.start..behind.span.start,
-        _ => gone.span.clone(),
+/// The span of a plugin with its comma and white space: those before it, or those after it when no plugin before it stays.
+fn span_with_comma(plugins: &[Plugin], removed: &Plugin, stays: impl Fn(&Plugin) -> bool) -> Span {
+    let before = plugins.iter().take_while(|p| p.span.start < removed.span.start);
+    let after = plugins.iter().find(|p| p.span.start > removed.span.start);
+    match (before.clone().any(stays), before.last(), after) {
+        (true, Some(before), _) => before.span.end..removed.span.end,
+        (_, _, Some(after)) => removed.span.start..after.span.start,
+        _ => removed.span.clone(),
     }
 }
 
-/// How the neighbours write: what stands between the comma and a plugin.
+/// The neighbours' layout: the white space between a comma and the next plugin.
 struct Style<'a> {
     separator: &'a [u8],
 }
@@ -189,7 +112,7 @@ impl<'a> Style<'a> {
         }
     }
 
-    /// The entry, indented as its neighbours are, or on one line as they are.
+    /// The entry, indented like its neighbours, or on one line like them.
     fn print(&self, entry: &Entry) -> Vec<u8> {
         let Some(line) = self.separator.iter().rposition(|b| *b == b'\n') else {
             return entry.object().to_string().into_bytes();
@@ -201,7 +124,7 @@ impl<'a> Style<'a> {
         if entry.object().serialize(&mut serializer).is_err() {
             return entry.object().to_string().into_bytes();
         }
-        // A string holds no bare newline in JSON, so every one here is the printer's.
+        // A JSON string holds no bare newline, so every newline here is the printer's.
         let lines: Vec<&[u8]> = printed.split(|b| *b == b'\n').collect();
         lines.join(&[b"\n", indent].concat()[..])
     }

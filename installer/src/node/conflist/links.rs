@@ -13,9 +13,10 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
-    edit::{self, Network, Without},
+    edit::{self, Without},
     lists::{self, Restored},
-    survey::{self, Candidate, Content, is_single},
+    network::{Form, Network},
+    survey::{self, Candidate, Content, form},
 };
 use crate::{
     cli::config::Paths,
@@ -192,7 +193,7 @@ impl Record {
                 Without::Nothing => Vec::new(),
             };
         let left = without(text, network);
-        let was = Network::read(&self.text, is_single(file));
+        let was = Network::parse(&self.text, form(file));
         was.is_ok_and(|was| without(&self.text, &was) == left)
             || self
                 .now(file)
@@ -202,7 +203,7 @@ impl Record {
     /// The network behind the link now.
     fn now(&self, file: &HostPath) -> Option<Behind> {
         let behind = file.beside(&self.target).followed().ok()?;
-        match survey::read(behind.here(), is_single(file))? {
+        match survey::read(behind.here(), form(file))? {
             Content::Network { text, network } => Some(Behind {
                 file: behind,
                 text,
@@ -217,7 +218,7 @@ impl Behind {
     /// True for a list that our entry would be put into.
     fn can_replace(&self, place: &Paths) -> bool {
         let ours = &place.type_name;
-        matches!(self.network, Network::List { .. }) && self.network.connects(ours) && !self.network.has(ours)
+        self.network.form == Form::List && self.network.connects(ours) && !self.network.has(ours)
     }
 }
 

@@ -8,8 +8,8 @@ use std::fs;
 use anyhow::{Context, Result};
 
 use super::{
-    edit::{self, Network},
-    links,
+    edit, links,
+    network::{Form, Network},
     survey::{Candidate, Content},
 };
 use crate::{
@@ -48,10 +48,11 @@ fn mend_one(config: &Config, candidate: &Candidate) -> Result<bool> {
         return Ok(false);
     };
     let text = fs::read(copy.here()).context("read the copy of the original")?;
-    let Ok(Network::Single { plugin }) = Network::read(&text, true) else {
+    let network = Network::parse(&text, Form::Single);
+    let Some(plugin) = network.as_ref().ok().and_then(|n| n.plugins.first()) else {
         return Ok(false);
     };
-    let list = edit::list_from_single(&text, &plugin, &config.entry);
+    let list = edit::list_from_single(&text, plugin, &config.entry);
     atomic::replace(candidate.open.here(), &list, Access::As(copy.here()))?;
     Ok(true)
 }
@@ -159,7 +160,7 @@ fn is_made_from(list: &Candidate, original: &[u8]) -> bool {
     let Content::Network { text, network } = &list.content else {
         return false;
     };
-    let first = network.plugins().first().and_then(|p| text.get(p.span.clone()));
+    let first = network.plugins.first().and_then(|p| text.get(p.span.clone()));
     let value = |text: &[u8]| serde_json::from_str::<serde_json::Value>(&String::from_utf8_lossy(text)).ok();
     first
         .and_then(value)

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path, time::Instant};
 
-use super::{edit::Network, pace::Pace};
+use super::{network::Network, pace::Pace};
 use crate::{
     cli::config::Paths,
     health::report::Report,

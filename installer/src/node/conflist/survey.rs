@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result};
 use evergreen_kube::file;
 
-use super::edit::Network;
+use super::network::{Form, Network};
 use crate::node::host::HostPath;
 
 /// A file that makes no sense and is older than this will not be finished by whoever wrote it.
@@ -66,7 +66,7 @@ impl Candidate {
     /// True when it is so still.
     pub fn still_spoilt(&self) -> bool {
         matches!(
-            read(self.file.here(), is_single(&self.file)),
+            read(self.file.here(), form(&self.file)),
             Some(Content::Unusable { settled: true, .. })
         )
     }
@@ -118,7 +118,7 @@ fn candidate(net_dir: &HostPath, file: HostPath) -> Option<Candidate> {
         candidate.content = unusable(format!("follow the link: {error}"));
         return Some(candidate);
     }
-    candidate.content = match read(candidate.source(), is_single(&candidate.file)) {
+    candidate.content = match read(candidate.source(), form(&candidate.file)) {
         Some(content) => content,
         None if !is_link => return None,
         None => candidate.nowhere(),
@@ -157,15 +157,19 @@ fn unusable(why: String) -> Content {
     Content::Unusable { why, settled: true }
 }
 
-/// True when the name promises a single plugin.
-pub fn is_single(file: &HostPath) -> bool {
-    file.host().extension().is_none_or(|e| e != "conflist")
+/// The form that a file's extension promises to the runtime.
+pub fn form(file: &HostPath) -> Form {
+    if file.host().extension().is_some_and(|e| e == "conflist") {
+        Form::List
+    } else {
+        Form::Single
+    }
 }
 
 /// None for a file that is not there. The form is that which the name promises to the runtime.
-pub fn read(path: &Path, single: bool) -> Option<Content> {
+pub fn read(path: &Path, form: Form) -> Option<Content> {
     match file::open(path, 0).and_then(|open| file::read(&open, LONGEST)) {
-        Ok((text, found)) => Some(match Network::read(&text, single) {
+        Ok((text, found)) => Some(match Network::parse(&text, form) {
             Ok(network) => Content::Network { text, network },
             Err(why) => Content::Unusable {
                 why,
