@@ -40,6 +40,8 @@ mod api {
 mod decision {
     /// CHECK during an outage, from the annotations and the rules' comments.
     mod check_in_outage;
+    /// Optional answers that are missing, and a damaged kubeconfig: ADD still programs the pod.
+    mod fallback;
 }
 
 /// From a redirect to rules in the kernel, and back.
@@ -54,6 +56,8 @@ mod rules {
     mod missing_features;
     /// The netlink encoding against a real kernel, with `nft` as the second opinion.
     pub(crate) mod nft;
+    /// A kernel without nf_tables: the iptables variant that works there.
+    mod no_nf_tables;
     /// The ruleset as a value: built from a redirect, compared, printed.
     pub(crate) mod ruleset;
 }
@@ -62,6 +66,8 @@ mod rules {
 mod netns {
     /// Real connections compared with a model of linkerd-cni.
     mod packets;
+    /// One connection each way and family, also beside linkerd-cni's rules.
+    pub(crate) mod redirect;
 }
 
 /// Hostile input, damage, kills and load.

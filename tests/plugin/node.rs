@@ -1,7 +1,8 @@
-//! A node's files as the installer leaves them, in a folder of the test's own: kubeconfig, token, CA bundle.
+//! A node's files as the installer writes them, in a temporary folder: kubeconfig, token, CA bundle.
 
 use std::{
     fs,
+    io::{Write, stderr},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -12,15 +13,17 @@ use evergreen_kube::{
     deadline::Deadline,
     log::{Component, Level, Log},
 };
-use evergreen_test_support::{api::Api, pki::Pki};
+use evergreen_test_support::{api::Api, netns::Namespace, pki::Pki, run::CniCall};
 use serde_json::{Value, json};
 
-/// The ServiceAccount our tokens are of.
+/// The plugin under test.
+pub const PLUGIN: &str = env!("CARGO_BIN_EXE_evergreen-cni");
+/// The ServiceAccount the tokens belong to.
 pub const ACCOUNT: &str = "system:serviceaccount:linkerd-cni:linkerd-cni";
-/// Where the meshed pod of the fixtures is.
+/// The API path of the pod `shop/web-0`, the fixture `meshed`.
 pub const POD: &str = "/api/v1/namespaces/shop/pods/web-0";
 
-/// A folder with the files, and the server they lead to.
+/// The folder with the files, and the API server the kubeconfig points to.
 pub struct Node {
     pub api: Api,
     pub pki: Pki,
@@ -28,7 +31,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node with a good token of a server that has the pod `shop/web-0`.
+    /// A node with a valid token and an API server that knows the pod `shop/web-0`.
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +73,7 @@ impl Node {
         self.write("kubeconfig", &config.to_string());
     }
 
-    /// Writes a file as an installer does: whole, by a rename.
+    /// Writes a file atomically, as the installer does.
     pub fn write(&self, name: &str, content: &str) {
         let temporary = self.dir.join(format!(".{name}.new"));
         fs::write(&temporary, content).unwrap();
@@ -81,20 +84,31 @@ impl Node {
         self.dir.join(name)
     }
 
-    /// A new token that the server accepts, in the token file; gives it back.
+    /// Writes a new token that the API server accepts, and returns it.
     pub fn rotate(&self) -> String {
         let token = self.api.mint("linkerd-cni", "linkerd-cni", None, 3600);
         self.write("token", &token);
         token
     }
 
-    /// Asks for the pod with ten seconds' time.
+    /// Gets the pod with a deadline of ten seconds.
     pub fn ask(&self) -> Result<Pod, Error> {
         self.ask_within(Duration::from_secs(10))
     }
 
     pub fn ask_within(&self, time: Duration) -> Result<Pod, Error> {
         self.client(time)?.pod("shop", "web-0", None)
+    }
+
+    /// A netconf that names this node's kubeconfig, with these addresses in prevResult.
+    pub fn netconf(&self, addresses: &[&str]) -> Value {
+        let ips: Vec<Value> = addresses
+            .iter()
+            .map(|address| json!({"address": address}))
+            .collect();
+        json!({"cniVersion": "1.1.0", "name": "net", "type": "evergreen-cni",
+            "kubernetes": {"kubeconfig": self.path("kubeconfig")},
+            "prevResult": {"cniVersion": "1.1.0", "ips": ips}})
     }
 
     pub fn client(&self, time: Duration) -> Result<Client, Error> {
@@ -110,7 +124,19 @@ pub fn open(kubeconfig: &Path, time: Duration) -> Result<Client, Error> {
     )
 }
 
-/// A pod of the fixtures.
+/// A call for the pod `shop/web-0` in this namespace.
+pub fn call(verb: &str, namespace: &Namespace, netconf: &Value) -> CniCall {
+    CniCall::new(PLUGIN, verb, namespace.path())
+        .pod("shop", "web-0")
+        .netconf(netconf)
+}
+
+/// Prints a count or a duration past the test harness, which shows `println!` only when a test fails.
+pub fn report(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
+/// A pod from `tests/fixtures/pods`.
 pub fn pod(name: &str) -> Value {
     let path = format!(
         "{}/../tests/fixtures/pods/{name}.json",

@@ -10,10 +10,13 @@ use evergreen_kube::{
     deadline::Deadline,
     log::{Component, Level, Log},
 };
-use evergreen_test_support::api::{Answer, BlackHole, Door, Pace};
+use evergreen_test_support::{
+    api::{Answer, BlackHole, Door, Pace},
+    netns::Namespace,
+};
 use serde_json::json;
 
-use crate::node::{ACCOUNT, Node, POD, pod};
+use crate::node::{ACCOUNT, Node, POD, call, pod};
 
 const DEADLINE: Duration = Duration::from_millis(600);
 const TOLERANCE: Duration = Duration::from_millis(200);
@@ -278,4 +281,18 @@ fn a_dead_token_is_told_with_the_reason() {
     );
     let keys = fs::read_to_string(node.path("token")).unwrap();
     assert!(!error.contains(&keys), "{error}");
+}
+
+#[test]
+fn a_handshake_that_never_comes_is_named_however_often_it_was_tried() {
+    let node = Node::new();
+    node.api.set_door(Door::Silent);
+    let mut netconf = node.netconf(&["10.0.0.7/24"]);
+    netconf["evergreen"] = json!({"deadline-seconds": 1});
+    let said = call("ADD", &Namespace::new(), &netconf)
+        .fail()
+        .unwrap()
+        .to_string();
+    assert!(said.contains("for the TLS handshake"), "{said}");
+    assert!(!said.contains("waited 0.0s"), "{said}");
 }

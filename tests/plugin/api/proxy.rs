@@ -10,6 +10,7 @@ use std::{
 
 use evergreen_kube::Class;
 use evergreen_test_support::{
+    netns::Namespace,
     pki::{CURRENT, Pair},
     run::{CniCall, binary},
 };
@@ -20,7 +21,7 @@ use rustls::{
 };
 use serde_json::{Value, json};
 
-use crate::node::Node;
+use crate::node::{Node, call};
 
 /// A proxy that connects whomever it is asked for, and keeps what it was asked.
 struct Proxy {
@@ -250,4 +251,24 @@ fn proxies_of_the_environment_are_not_used() {
         [200],
         "{reply:?}"
     );
+}
+
+#[test]
+fn a_dead_proxy_is_named_and_its_password_is_not() {
+    let node = Node::new();
+    node.write_kubeconfig(&node.with_cluster(
+        json!({"server": node.api.url(), "certificate-authority": "ca.crt",
+        "proxy-url": "http://u:s3cret-t0ken@127.0.0.1:1"}),
+    ));
+    let mut netconf = node.netconf(&["10.0.0.7/24"]);
+    netconf["evergreen"] = json!({"deadline-seconds": 1});
+    let said = call("ADD", &Namespace::new(), &netconf)
+        .fail()
+        .unwrap()
+        .to_string();
+    assert!(
+        said.contains("by way of the proxy 127.0.0.1:1 of proxy-url"),
+        "{said}"
+    );
+    assert!(!said.contains("s3cret"), "{said}");
 }

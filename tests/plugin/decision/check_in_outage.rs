@@ -3,21 +3,15 @@
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 use serde_json::{Value, json};
 
-use crate::node::Node;
+use crate::node::{self, Node};
 
 /// A call for the meshed pod of the fixtures. The deadline is short, for what follows is an outage.
 fn call(node: &Node, verb: &str, namespace: &Namespace, annotations: Value) -> CniCall {
-    let conf = json!({
-        "name": "net", "type": "evergreen-cni", "cniVersion": "1.1.0",
-        "kubernetes": {"kubeconfig": node.path("kubeconfig")},
-        "evergreen": {"deadline-seconds": 0.8},
-        "linkerd": {"proxy-uid": 7777},
-        "runtimeConfig": {"io.kubernetes.cri.pod-annotations": annotations},
-        "prevResult": {"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/24"}]}
-    });
-    CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, namespace.path())
-        .pod("shop", "web-0")
-        .netconf(&conf)
+    let mut netconf = node.netconf(&["10.1.0.5/24"]);
+    netconf["evergreen"] = json!({"deadline-seconds": 0.8});
+    netconf["linkerd"] = json!({"proxy-uid": 7777});
+    netconf["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": annotations});
+    node::call(verb, namespace, &netconf)
 }
 
 #[test]

@@ -3,13 +3,13 @@
 
 mod machine;
 
-use std::{io::Write, net::SocketAddr};
+use std::net::SocketAddr;
 
 use evergreen_test_support::netns::{Listener, Namespace, ask_tcp};
 use serde_json::{Value, json};
 
 use self::machine::{GATEWAY, LIBRARIES, Machine, WORLD};
-use crate::rules::nft::program_as_linkerd_cni;
+use crate::{netns::redirect::program_as_linkerd_cni, node::report};
 
 /// A port of the node that `portmap` leads to the pod's port 8080.
 const HOST_PORT: u16 = 18080;
@@ -125,8 +125,8 @@ fn at_any_place_among_debian_s_plugins_a_chain_works_and_its_result_is_the_same_
             chains += 1;
         }
     }
-    say(&format!(
-        "{chains} chains with Debian's plugins under libcni {}",
+    report(&format!(
+        "chains: {chains} chains with Debian's plugins under libcni {}",
         LIBRARIES[0].1
     ));
 }
@@ -168,7 +168,10 @@ fn the_oldest_reference_library_drives_us_too() {
         machine.succeed("del", "chain", &pod, &[]);
         assert_eq!(pod.nft_list(), "", "{version}");
     }
-    say(&format!("2 chains under libcni {}, the oldest", LIBRARIES[1].1));
+    report(&format!(
+        "chains: 2 chains under libcni {}, the oldest",
+        LIBRARIES[1].1
+    ));
 }
 
 #[test]
@@ -289,9 +292,4 @@ fn the_runtime_s_annotations_spare_the_api_server_and_stand_in_for_it() {
     machine.succeed("check", "chain", &pod, &with);
     machine.succeed("del", "chain", &pod, &with);
     assert_eq!(pod.nft_list(), "");
-}
-
-/// Past the test harness, which would keep it: the counts are part of what the suite shows.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "chains: {line}");
 }

@@ -1,16 +1,13 @@
 //! A node that comes back starts all its pods at once.
 
 use std::{
-    io::Write,
     sync::{Barrier, OnceLock},
     thread,
     time::{Duration, Instant},
 };
 
+use crate::node::{Node, call, report};
 use evergreen_test_support::{netns::Namespace, run::CniCall};
-use serde_json::json;
-
-use crate::node::Node;
 
 const PODS: usize = 100;
 /// The time of a call when the configuration does not say (`netconf::DEFAULT_DEADLINE`).
@@ -44,30 +41,23 @@ fn at_once(calls: &[CniCall]) -> Vec<Duration> {
 #[test]
 fn a_hundred_pods_at_once_are_all_redirected_within_the_deadline_and_all_leave() {
     let node = Node::new();
-    let netconf = json!({
-        "cniVersion": "1.0.0", "name": "net", "type": "evergreen-cni",
-        "kubernetes": {"kubeconfig": node.path("kubeconfig")},
-        "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "10.1.0.5/24"}, {"address": "fd00::5/64"}]}
-    });
+    let netconf = node.netconf(&["10.1.0.5/24", "fd00::5/64"]);
     let sandboxes: Vec<Namespace> = (0..PODS).map(|_| Namespace::new()).collect();
     let calls = |verb: &str| -> Vec<CniCall> {
-        let call = |sandbox: &Namespace| {
-            let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, sandbox.path());
-            call.pod("shop", "web-0").netconf(&netconf)
-        };
-        sandboxes.iter().map(call).collect()
+        sandboxes
+            .iter()
+            .map(|sandbox| call(verb, sandbox, &netconf))
+            .collect()
     };
     for verb in ["ADD", "DEL"] {
         let took = at_once(&calls(verb));
         let (middle, slowest) = (took[PODS / 2], took[PODS - 1]);
-        // Past the test harness, which would keep it: the times are part of what the suite shows.
-        let _ = writeln!(
-            std::io::stderr(),
-            "bursts: {PODS} calls of {verb} at once on {} processors: half in {} ms, the slowest in {} ms",
+        report(&format!(
+            "burst: {PODS} calls of {verb} at once on {} processors: half in {} ms, the slowest in {} ms",
             thread::available_parallelism().unwrap(),
             middle.as_millis(),
             slowest.as_millis()
-        );
+        ));
         assert!(slowest < DEADLINE, "{verb}: {took:?}");
         let rules: Vec<String> = sandboxes.iter().map(Namespace::nft_list).collect();
         assert!(

@@ -7,7 +7,6 @@ mod previous;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    io::Write,
     os::unix::ffi::OsStringExt,
     panic::catch_unwind,
     time::{Duration, Instant},
@@ -24,7 +23,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use self::mutation::{distorted, rounds, seed};
 use crate::{
-    node::{Node, POD, pod},
+    node::{Node, PLUGIN, POD, pod, report},
     robustness::damaged_files::{Numbers, variant},
 };
 
@@ -49,7 +48,7 @@ impl Cell {
     }
 
     fn call(&self, verb: &str, stdin: impl Into<Vec<u8>>) -> CniCall {
-        CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, self.pod.path())
+        CniCall::new(PLUGIN, verb, self.pod.path())
             .env("CNI_ARGS", ARGS)
             .stdin(stdin)
     }
@@ -122,9 +121,9 @@ fn netconf(node: &Node) -> Value {
     })
 }
 
-/// Past the test harness, which would keep it: the counts are part of what the suite shows.
+/// Reports how many variants ran.
 fn say(count: usize, what: &str) {
-    let _ = writeln!(std::io::stderr(), "fuzz: {count} {what} (seed {})", seed());
+    report(&format!("fuzz: {count} {what} (seed {})", seed()));
 }
 
 #[test]
@@ -232,7 +231,7 @@ fn any_pod_the_api_server_shows_is_answered_by_one_document() {
     let mut stdin = netconf(&node);
     stdin["runtimeConfig"] = Value::Null;
     stdin["evergreen"]["deadline-seconds"] = json!(5);
-    let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), "ADD", namespace.path())
+    let call = CniCall::new(PLUGIN, "ADD", namespace.path())
         .pod("shop", "web-0")
         .netconf(&stdin);
     let good = pod("meshed");

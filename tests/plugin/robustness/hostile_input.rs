@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 use serde_json::{Value, json};
 
-use crate::node::{Node, pod};
+use crate::node::{Node, call, pod};
 
 /// A node, a sandbox on it, and what the runtime hands over.
 struct Ground {
@@ -19,11 +19,7 @@ struct Ground {
 impl Ground {
     fn new() -> Self {
         let node = Node::new();
-        let netconf = json!({
-            "cniVersion": "1.0.0", "name": "net", "type": "evergreen-cni",
-            "kubernetes": {"kubeconfig": node.path("kubeconfig")},
-            "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "192.0.2.2/24"}, {"address": "fd77::2/64"}]}
-        });
+        let netconf = node.netconf(&["192.0.2.2/24", "fd77::2/64"]);
         Self {
             node,
             namespace: Namespace::new(),
@@ -39,9 +35,7 @@ impl Ground {
     }
 
     fn call(&self, verb: &str) -> CniCall {
-        CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, self.namespace.path())
-            .pod("shop", "web-0")
-            .netconf(&self.netconf)
+        call(verb, &self.namespace, &self.netconf)
     }
 
     /// The code and message of an ADD that fails and changes nothing.

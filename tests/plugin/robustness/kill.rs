@@ -1,6 +1,6 @@
 //! ADD, killed at every system call it makes: no rules or all of them, and the calls that come after it find their way.
 
-use std::{io::Write, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use evergreen_test_support::{
     netns::Namespace,
@@ -8,7 +8,7 @@ use evergreen_test_support::{
 };
 use serde_json::json;
 
-use crate::node::Node;
+use crate::node::{Node, call, report};
 
 /// How many namespaces are worked on at once: as many as the smallest machine has processors.
 const AT_ONCE: usize = 2;
@@ -51,15 +51,10 @@ impl<'a> Sandbox<'a> {
 
     /// A call whose configuration names these ports to leave alone on the way in.
     fn call_skipping(&self, ports: &str, verb: &str) -> CniCall {
-        let addresses = json!([{"address": "10.1.0.5/24"}, {"address": "fd00::5/64"}]);
-        CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, self.namespace.path())
-            .pod("shop", "web-0")
-            .netconf(&json!({
-                "cniVersion": "1.1.0", "name": "net", "type": "evergreen-cni",
-                "kubernetes": {"kubeconfig": self.node.path("kubeconfig")},
-                "linkerd": {"ipv6": true, "inbound-ports-to-ignore": [ports], "subnets-to-ignore": ["10.0.0.0/8"]},
-                "prevResult": {"cniVersion": "1.1.0", "ips": addresses}
-            }))
+        let mut netconf = self.node.netconf(&["10.1.0.5/24", "fd00::5/64"]);
+        netconf["linkerd"] =
+            json!({"ipv6": true, "inbound-ports-to-ignore": [ports], "subnets-to-ignore": ["10.0.0.0/8"]});
+        call(verb, &self.namespace, &netconf)
     }
 
     /// An ADD that is killed so, where there were these rules before it. True if it was over first.
@@ -120,11 +115,6 @@ fn at_every_call(
     })
 }
 
-/// Past the test harness, which would keep it: the count is part of what the suite shows.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "killed: {line}");
-}
-
 #[test]
 fn killed_before_any_system_call_add_leaves_no_rules_or_all_and_del_and_add_work_after_it() {
     let points = at_every_call(Kill::Before, |sandbox, kill| {
@@ -132,8 +122,8 @@ fn killed_before_any_system_call_add_leaves_no_rules_or_all_and_del_and_add_work
         sandbox.del_and_add_work(kill);
         over
     });
-    say(&format!(
-        "before each of {points} system calls of ADD, none or all of its rules were left"
+    report(&format!(
+        "kill: before each of {points} system calls of ADD, none or all of its rules were left"
     ));
 }
 
@@ -146,8 +136,8 @@ fn killed_while_the_kernel_works_add_leaves_no_rules_or_all_and_del_and_add_work
         sandbox.del_and_add_work(kill);
         over
     });
-    say(&format!(
-        "during each of {points} system calls of ADD, none or all of its rules were left"
+    report(&format!(
+        "kill: during each of {points} system calls of ADD, none or all of its rules were left"
     ));
 }
 
@@ -161,7 +151,7 @@ fn killed_while_it_replaces_rules_add_leaves_the_old_ones_or_the_new() {
         sandbox.call("DEL").succeed().unwrap();
         over
     });
-    say(&format!(
-        "before each of {points} system calls of an ADD over older rules, the old or the new ones were left"
+    report(&format!(
+        "kill: before each of {points} system calls of an ADD over older rules, the old or the new ones were left"
     ));
 }

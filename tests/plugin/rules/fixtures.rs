@@ -7,7 +7,7 @@ use evergreen_cni::rules::ruleset::Ruleset;
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 use serde_json::Value;
 
-use crate::node::Node;
+use crate::node::{Node, PLUGIN};
 
 #[test]
 fn every_netconf_and_pod_comes_to_the_rules_beside_them() {
@@ -28,11 +28,14 @@ fn every_netconf_and_pod_comes_to_the_rules_beside_them() {
         let netconf = netconf.replace("__KUBECONFIG_FILEPATH__", kubeconfig.to_str().unwrap());
 
         let namespace = Namespace::new();
-        let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), "ADD", namespace.path());
-        call.pod("shop", "web-0")
-            .stdin(netconf.clone())
-            .succeed()
-            .unwrap_or_else(|e| panic!("{}: {e:#}", case.display()));
+        let run = |verb: &str| {
+            CniCall::new(PLUGIN, verb, namespace.path())
+                .pod("shop", "web-0")
+                .stdin(netconf.clone())
+                .succeed()
+                .unwrap_or_else(|e| panic!("{}: {verb}: {e:#}", case.display()))
+        };
+        run("ADD");
         let found = namespace.nft_list();
         assert!(
             found == read("rules.nft"),
@@ -41,11 +44,7 @@ fn every_netconf_and_pod_comes_to_the_rules_beside_them() {
             read("rules.nft")
         );
 
-        let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), "CHECK", namespace.path());
-        call.pod("shop", "web-0")
-            .stdin(netconf)
-            .succeed()
-            .unwrap_or_else(|e| panic!("{}: {e:#}", case.display()));
+        run("CHECK");
         // The sum in the comments is part of the text: it must not change between versions, or CHECK without the API
         // server would find every older pod changed.
         namespace

@@ -8,20 +8,14 @@ use evergreen_cni::{
     protocol::netconf::IptablesMode,
     rules::{
         iptables::{self, Tools},
-        nft,
         ruleset::Ruleset,
     },
 };
 use evergreen_kube::deadline::Deadline;
-use evergreen_test_support::{
-    netns::{Namespace, Wire, without_nf_tables},
-    run::CniCall,
-};
-use serde_json::json;
+use evergreen_test_support::netns::{Namespace, Wire};
 
 use crate::{
-    node::Node,
-    rules::nft::{assert_redirected, program_as_linkerd_cni},
+    netns::redirect::{assert_redirected, program_as_linkerd_cni},
     rules::ruleset::{full, huge, usual},
 };
 
@@ -243,77 +237,4 @@ fn what_is_cut_off_is_found_without_knowing_what_is_wanted() {
     namespace.command("iptables-legacy", &["-t", "nat", "-F", "PREROUTING"]);
     let cut_off = "nothing jumps from PREROUTING to chain EVERGREEN_CNI_IN of the IPv4 table nat";
     assert_eq!(alone().unwrap_err(), cut_off);
-}
-
-#[test]
-fn on_a_kernel_without_nf_tables_the_variant_that_does_not_need_it_is_found() {
-    let wire = Wire::new();
-    let ruleset = Ruleset::build(&usual());
-    let error = without_nf_tables(|| wire.pod.run(|| nft::apply(&ruleset))).unwrap_err();
-    assert!(error.is_no_nf_tables(), "{error}");
-    assert!(
-        error
-            .to_string()
-            .ends_with("this kernel has no nf_tables: load the module nf_tables"),
-        "{error}"
-    );
-    let removed = without_nf_tables(|| wire.pod.run(nft::remove)).unwrap_err();
-    assert!(removed.is_no_nf_tables(), "{removed}");
-
-    let used = without_nf_tables(|| {
-        wire.pod
-            .run(|| iptables::apply(&ruleset, tools(IptablesMode::Nft)))
-    });
-    let programs = [
-        "/usr/sbin/iptables-legacy-restore",
-        "/usr/sbin/ip6tables-legacy-restore",
-    ];
-    assert_eq!(
-        used.unwrap_or_else(|e| panic!("{e}")),
-        programs.map(PathBuf::from)
-    );
-    assert_redirected(&wire);
-}
-
-#[test]
-fn without_nf_tables_the_plugin_s_answers_are_the_same() {
-    let (node, wire) = (Node::new(), Wire::new());
-    let netconf = json!({
-        "cniVersion": "1.0.0", "name": "linkerd-cni", "type": "linkerd-cni", "log_level": "info",
-        "kubernetes": {"kubeconfig": node.path("kubeconfig")},
-        "linkerd": {"iptables-mode": "nft", "ipv6": true, "inbound-ports-to-ignore": ["4190-4191"]},
-        "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "192.0.2.2/24"}, {"address": "fd77::2/64"}]}
-    });
-    let call = |verb: &str| {
-        let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, wire.pod.path());
-        let reply = without_nf_tables(|| call.pod("shop", "web-0").netconf(&netconf).run());
-        reply.unwrap_or_else(|e| panic!("{verb}: {e:#}"))
-    };
-    let added = call("ADD");
-    assert_eq!(added.document().unwrap(), netconf["prevResult"], "{added:?}");
-    assert!(
-        added.stderr.contains("iptables-legacy-restore"),
-        "the log says which: {added:?}"
-    );
-    assert_eq!(wire.pod.nft_list(), "");
-    assert_redirected(&wire);
-    let checked = call("CHECK");
-    assert_eq!(
-        (checked.exit_code, &*checked.stdout),
-        (Some(0), ""),
-        "{checked:?}"
-    );
-    let deleted = call("DEL");
-    assert_eq!(
-        (deleted.exit_code, &*deleted.stdout),
-        (Some(0), ""),
-        "{deleted:?}"
-    );
-    assert!(!saved(&wire.pod).contains("EVERGREEN"), "{}", saved(&wire.pod));
-    let checked = call("CHECK").document().unwrap();
-    let message = checked["msg"].as_str().unwrap();
-    assert!(
-        message.contains("chain EVERGREEN_CNI_IN of the IPv4 table nat is missing"),
-        "{message}"
-    );
 }

@@ -19,13 +19,13 @@ use evergreen_cni::{
 use evergreen_kube::deadline::Deadline;
 use evergreen_test_support::{
     netns::{Namespace, without_nf_tables},
-    run::{CniCall, CniReply},
+    run::CniReply,
 };
 use serde_json::json;
 
 use crate::{
     credentials::exec::write_script,
-    node::Node,
+    node::{self, Node},
     rules::iptables::{apply, saved, tools},
     rules::ruleset::usual,
 };
@@ -113,13 +113,9 @@ fn when_the_second_family_fails_the_first_is_undone() {
 
 /// A call for the pod of the fixtures, dual-stack, on a kernel without nf_tables.
 fn call(node: &Node, namespace: &Namespace, verb: &str, path: &str) -> CniReply {
-    let netconf = json!({
-        "cniVersion": "1.0.0", "name": "net", "type": "evergreen-cni",
-        "kubernetes": {"kubeconfig": node.path("kubeconfig")}, "linkerd": {"ipv6": true},
-        "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "192.0.2.2/24"}, {"address": "fd77::2/64"}]}
-    });
-    let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, namespace.path());
-    let call = call.pod("shop", "web-0").netconf(&netconf).env("PATH", path);
+    let mut netconf = node.netconf(&["192.0.2.2/24", "fd77::2/64"]);
+    netconf["linkerd"] = json!({"ipv6": true});
+    let call = node::call(verb, namespace, &netconf).env("PATH", path);
     without_nf_tables(|| call.run()).unwrap_or_else(|e| panic!("{verb}: {e:#}"))
 }
 

@@ -14,7 +14,7 @@ use evergreen_test_support::{
 use serde_json::json;
 
 use crate::{
-    node::Node,
+    node::{self, Node},
     rules::iptables::{apply, saved, tools},
     rules::ruleset::{ports, usual},
 };
@@ -41,14 +41,10 @@ fn fall_back(namespace: &Namespace, mode: IptablesMode) {
 }
 
 fn call(node: &Node, namespace: &Namespace, mode: &str, verb: &str) -> CniCall {
-    CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), verb, namespace.path())
-        .pod("shop", "web-0")
-        .netconf(&json!({
-            "cniVersion": "1.0.0", "name": "net", "type": "evergreen-cni", "log_level": "info",
-            "kubernetes": {"kubeconfig": node.path("kubeconfig")},
-            "linkerd": {"iptables-mode": mode, "inbound-ports-to-ignore": ["4190-4191"]},
-            "prevResult": {"cniVersion": "1.0.0", "ips": [{"address": "192.0.2.2/24"}]}
-        }))
+    let mut netconf = node.netconf(&["192.0.2.2/24"]);
+    netconf["log_level"] = json!("info");
+    netconf["linkerd"] = json!({"iptables-mode": mode, "inbound-ports-to-ignore": ["4190-4191"]});
+    node::call(verb, namespace, &netconf)
 }
 
 #[track_caller]

@@ -11,12 +11,11 @@ use evergreen_test_support::{
 };
 use serde_json::{Value, json};
 
-use crate::node::Node;
+use crate::node::{Node, PLUGIN};
 
 /// The reference library this project is tested with first, and the oldest of which `cnitool` knows CNI_ARGS.
 pub(super) const LIBRARIES: [Library; 2] =
     [Library("cnitool", "v1.3.0"), Library("cnitool-oldest", "v0.6.0")];
-const BINARY: &str = env!("CARGO_BIN_EXE_evergreen-cni");
 /// Where Debian's package has the reference plugins.
 const NEIGHBOURS: &str = "/usr/lib/cni";
 /// The pods' gateway, on the bridge.
@@ -115,7 +114,7 @@ impl Machine {
         pod: &Namespace,
         more: &[(&str, &str)],
     ) -> Called {
-        let folder = Path::new(BINARY).parent().expect("it is in a folder");
+        let folder = Path::new(PLUGIN).parent().expect("it is in a folder");
         let plugins = format!("{NEIGHBOURS}:{}", folder.display());
         let output = self.host.run(|| {
             with_cni_cache(&self.node().path("cache"), &self.library)

@@ -3,8 +3,8 @@
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 use serde_json::{Value, json};
 
-use super::{BINARY, Block, VERSIONS, call, conf, failure, silent};
-use crate::node::Node;
+use super::{Block, VERSIONS, call, conf, failure, silent};
+use crate::node::{Node, PLUGIN};
 
 #[test]
 fn block_7_a_previous_result_comes_back_as_it_came_in_every_version() {
@@ -175,7 +175,7 @@ fn block_10_check_tells_rules_that_are_there_from_rules_that_are_not() {
         let mut conf = conf("1.1.0");
         conf["kubernetes"]["kubeconfig"] = json!(node.path("kubeconfig"));
         conf["prevResult"] = previous;
-        CniCall::new(BINARY, verb, namespace.path())
+        CniCall::new(PLUGIN, verb, namespace.path())
             .pod("shop", "web-0")
             .netconf(&conf)
     };

@@ -6,7 +6,7 @@ use evergreen_cni::protocol::version::VERSIONS;
 use evergreen_test_support::run::CniCall;
 
 use super::{mutation::seed, say};
-use crate::robustness::damaged_files::Numbers;
+use crate::{node::PLUGIN, robustness::damaged_files::Numbers};
 
 /// How many documents, over all versions of the protocol.
 const DOCUMENTS: usize = 200;
@@ -190,7 +190,7 @@ fn two_hundred_odd_previous_results_come_back_byte_for_byte() {
         writer.result(version, filler);
         let document = writer.text;
         let stdin = format!(r#"{{"name":"net","cniVersion":"{version}","prevResult": {document} }}"#);
-        let call = CniCall::new(env!("CARGO_BIN_EXE_evergreen-cni"), "ADD", "/nowhere/netns").stdin(stdin);
+        let call = CniCall::new(PLUGIN, "ADD", "/nowhere/netns").stdin(stdin);
         let reply = call.run().unwrap();
         let shown: String = document.chars().take(3000).collect();
         assert_eq!(
