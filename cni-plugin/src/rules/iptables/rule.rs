@@ -3,10 +3,15 @@
 //! Written exactly as `iptables-save` shows it, so that the two can be compared as text, and with no match that the job
 //! does not need (no `comment`): each is one more module that a kernel may lack.
 
-use std::{fmt::Write, net::IpAddr};
+use std::fmt::Write;
+
+use ipnet::IpNet;
 
 use crate::{
-    net::ports::{PortRange, PortSet},
+    net::{
+        cidr::subnets,
+        ports::{PortRange, PortSet},
+    },
     rules::ruleset::{Elements, Match, Rule, SetName, Table, Verdict},
 };
 
@@ -85,73 +90,18 @@ fn port_match(group: &[PortRange]) -> String {
     }
 }
 
-fn source_match((address, prefix): (IpAddr, u32)) -> String {
-    // A match that matches all is not shown, and would not be found again.
-    if prefix == 0 {
+fn source_match(subnet: IpNet) -> String {
+    // `iptables-save` does not show a match of all addresses.
+    if subnet.prefix_len() == 0 {
         String::new()
     } else {
-        format!(" -s {address}/{prefix}")
+        format!(" -s {subnet}")
     }
-}
-
-/// A range of addresses as the fewest subnets, each an address and a prefix length.
-fn subnets(first: IpAddr, last: IpAddr) -> Vec<(IpAddr, u32)> {
-    let (mut at, end, width) = match (first, last) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (u128::from(a.to_bits()), u128::from(b.to_bits()), 32),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
-        _ => return vec![],
-    };
-    let mut subnets = Vec::new();
-    loop {
-        // The largest block that starts here, by its zero bits, and does not pass the end.
-        let mut bits = at.trailing_zeros().min(width);
-        while last_of(at, bits) > end {
-            bits -= 1;
-        }
-        let address = match width {
-            32 => IpAddr::V4((at as u32).into()),
-            _ => IpAddr::V6(at.into()),
-        };
-        subnets.push((address, width - bits));
-        match last_of(at, bits).checked_add(1) {
-            Some(next) if next <= end => at = next,
-            _ => return subnets,
-        }
-    }
-}
-
-fn last_of(first: u128, bits: u32) -> u128 {
-    first | 1u128.checked_shl(bits).unwrap_or(0).wrapping_sub(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_range_is_the_fewest_subnets() {
-        for (first, last, expected) in [
-            ("10.0.0.0", "10.0.0.0", "10.0.0.0/32"),
-            ("10.0.0.0", "10.0.1.255", "10.0.0.0/23"),
-            ("10.0.0.0", "10.0.2.255", "10.0.0.0/23 10.0.2.0/24"),
-            ("0.0.0.0", "255.255.255.255", "0.0.0.0/0"),
-            ("255.255.255.254", "255.255.255.255", "255.255.255.254/31"),
-            (
-                "0.0.0.1",
-                "0.0.0.6",
-                "0.0.0.1/32 0.0.0.2/31 0.0.0.4/31 0.0.0.6/32",
-            ),
-            ("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::/0"),
-            ("fd00::", "fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "fd00::/8"),
-        ] {
-            let found = subnets(first.parse().unwrap(), last.parse().unwrap());
-            let found: Vec<String> = found
-                .iter()
-                .map(|(address, prefix)| format!("{address}/{prefix}"))
-                .collect();
-            assert_eq!(found.join(" "), expected, "{first}-{last}");
-        }
-    }
 
     #[test]
     fn ports_are_split_where_a_match_is_full_and_a_range_counts_twice() {

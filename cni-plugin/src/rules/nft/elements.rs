@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     net::{
-        cidr::Family,
+        cidr::{Family, next},
         ports::{Port, PortRange},
     },
     rules::ruleset::{Elements, SetName},
@@ -53,16 +53,9 @@ pub(super) fn key_ranges(elements: &Elements) -> Vec<KeyRange> {
             .iter()
             .map(|&(first, last)| KeyRange {
                 first: Key::of(first),
-                after: after(last),
+                after: next(last).map(Key::of),
             })
             .collect(),
-    }
-}
-
-fn after(last: IpAddr) -> Option<Key> {
-    match last {
-        IpAddr::V4(a) => a.to_bits().checked_add(1).map(|next| Key::V4(next.to_be_bytes())),
-        IpAddr::V6(a) => a.to_bits().checked_add(1).map(|next| Key::V6(next.to_be_bytes())),
     }
 }
 

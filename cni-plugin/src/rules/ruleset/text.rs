@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Chain, Elements, Hook, Match, Rule, Ruleset, Set, TABLE, Table, Verdict};
-use crate::net::cidr::Family;
+use crate::net::cidr::{Family, subnets};
 
 impl fmt::Display for Ruleset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,23 +116,13 @@ impl Elements {
     }
 }
 
-/// An address, a subnet where the range is one, or the range.
+/// Writes a single address, a subnet where the range is one, or the range.
 fn write_addresses(out: &mut dyn fmt::Write, first: IpAddr, last: IpAddr) -> fmt::Result {
-    if first == last {
-        return write!(out, "{first}");
-    }
-    let (differ, host_bits, width) = match (first, last) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            (u128::from(a.to_bits() ^ b.to_bits()), u128::from(a.to_bits()), 32)
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits(), a.to_bits(), 128),
-        _ => return write!(out, "{first}-{last}"),
-    };
-    // A subnet's ends differ in all its host bits, and those are 0 in the first.
-    if differ & differ.wrapping_add(1) == 0 && host_bits & differ == 0 {
-        write!(out, "{first}/{}", width - differ.count_ones())
-    } else {
-        write!(out, "{first}-{last}")
+    let mut subnets = subnets(first, last);
+    match (subnets.next(), subnets.next()) {
+        (Some(subnet), None) if first != last => write!(out, "{subnet}"),
+        (Some(_), None) => write!(out, "{first}"),
+        _ => write!(out, "{first}-{last}"),
     }
 }
 
