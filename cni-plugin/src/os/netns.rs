@@ -1,13 +1,21 @@
-//! Another network namespace: opened, looked at, and entered by a closure on a thread that ends there.
+//! A network namespace: opened, and entered by a closure on a thread that ends with it.
 
 use std::{
     any::Any,
     fmt,
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::{
+        fd::AsFd,
+        unix::fs::{MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
     thread,
+};
+
+use rustix::{
+    fs::{OFlags, fstatfs},
+    thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 
 use super::sys;
@@ -16,7 +24,10 @@ use crate::{
     protocol::failure::{CniError, Code},
 };
 
-/// An open network namespace. It lives at least as long as this.
+/// `NSFS_MAGIC` (linux/magic.h): the file system of namespaces.
+const NAMESPACE_FS: u64 = 0x6e73_6673;
+
+/// An open network namespace. It exists at least as long as this handle.
 #[derive(Debug)]
 pub struct Netns {
     path: PathBuf,
@@ -44,58 +55,52 @@ enum Why {
 // === impl Netns ===
 
 impl Netns {
-    /// Opens the namespace a runtime named in `CNI_NETNS`.
+    /// Opens the namespace that a runtime names in `CNI_NETNS`. A namespace of another kind is an error of [`Self::run`].
     pub fn open(path: &Path) -> Result<Self, Error> {
         let error = |why| Error {
             path: path.to_owned(),
             why,
         };
-        // Without O_NONBLOCK a named pipe at that path would hold us until somebody writes to it.
+        // Without O_NONBLOCK, opening a named pipe would wait for a writer.
         let opened = OpenOptions::new()
             .read(true)
-            .custom_flags(libc::O_NONBLOCK)
+            .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
             .open(path);
-        let handle = opened.map_err(|e| {
-            error(if e.kind() == io::ErrorKind::NotFound {
-                Why::Missing
-            } else {
-                Why::Open(e)
-            })
+        let handle = opened.map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => error(Why::Missing),
+            _ => error(Why::Open(e)),
         })?;
-        match sys::namespace_kind(&handle) {
-            Ok(libc::CLONE_NEWNET) => Ok(Self {
+        if fstatfs(&handle).is_ok_and(|found| found.f_type as u64 == NAMESPACE_FS) {
+            return Ok(Self {
                 path: path.to_owned(),
                 handle,
-            }),
-            Ok(_) => Err(error(Why::NotANetworkNamespace)),
-            Err(_) => {
-                let kind = handle.metadata().map_err(|e| error(Why::Open(e)))?.file_type();
-                Err(error(Why::NotANamespace(if kind.is_dir() {
-                    "a directory"
-                } else if kind.is_file() {
-                    "a plain file"
-                } else {
-                    "something else"
-                })))
-            }
+            });
         }
+        let kind = handle.metadata().map_err(|e| error(Why::Open(e)))?.file_type();
+        Err(error(Why::NotANamespace(if kind.is_dir() {
+            "a directory"
+        } else if kind.is_file() {
+            "a plain file"
+        } else {
+            "something else"
+        })))
     }
 
-    /// True when this is the namespace our own process lives in: on a node, the host's.
+    /// Returns true when this is the namespace of the plugin's own process: on a node, the host's.
     pub fn is_own(&self) -> io::Result<bool> {
         let own = fs::metadata("/proc/self/ns/net")?;
         let this = self.handle.metadata()?;
         Ok((own.dev(), own.ino()) == (this.dev(), this.ino()))
     }
 
-    /// What the closure answers inside the namespace.
+    /// Runs a closure inside the namespace.
     ///
-    /// It runs on a thread that ends with it, so no thread that lives on can ever be left in the wrong namespace.
-    /// A process it starts lives in the namespace too.
+    /// It runs on a thread that ends with it, so that no other work ever runs in the wrong namespace. Processes that the
+    /// closure starts are in the namespace, too.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         thread::scope(|scope| {
             let inside = || -> Result<T, Why> {
-                sys::enter_network_namespace(&self.handle).map_err(Why::Enter)?;
+                self.enter()?;
                 Ok(work())
             };
             let thread = thread::Builder::new()
@@ -113,7 +118,16 @@ impl Netns {
         })
     }
 
-    /// The families in which the interface has an address that reaches beyond the link; IPv4 first.
+    /// Moves the calling thread into the namespace.
+    fn enter(&self) -> Result<(), Why> {
+        let kind = Some(LinkNameSpaceType::Network);
+        move_into_link_name_space(self.handle.as_fd(), kind).map_err(|e| match e {
+            rustix::io::Errno::INVAL => Why::NotANetworkNamespace,
+            _ => Why::Enter(e.into()),
+        })
+    }
+
+    /// Returns the families in which the interface has an address with more than link scope, IPv4 first.
     ///
     /// An interface that does not exist has none.
     pub fn families(&self, interface: &str) -> Result<Vec<Family>, Error> {
@@ -122,7 +136,7 @@ impl Netns {
             if sys::has_ipv4_address(interface) {
                 families.push(Family::V4);
             }
-            // Not /proc/net: that is the namespace of the process, this one is the thread's. Absent without IPv6.
+            // Not /proc/net, which shows the namespace of the process. Absent in kernels without IPv6.
             let table = fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
             if has_ipv6_address(&table, interface) {
                 families.push(Family::V6);
@@ -132,7 +146,7 @@ impl Netns {
     }
 }
 
-/// True when a line of `if_inet6` gives the interface an address that reaches beyond the link.
+/// Returns true when `if_inet6` lists an address of the interface with more than link scope.
 ///
 /// A line is `ADDRESS INDEX PREFIX SCOPE FLAGS NAME`, numbers in hex (`if6_seq_show` in net/ipv6/addrconf.c); scope 00 is
 /// global, 20 the link, 10 the host.
@@ -143,7 +157,7 @@ fn has_ipv6_address(table: &str, interface: &str) -> bool {
     })
 }
 
-/// What a panic said, as far as it said it in text.
+/// Returns the text of a panic, if it has one.
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
@@ -174,7 +188,7 @@ impl fmt::Display for Error {
             ),
             Why::NotANetworkNamespace => write!(
                 f,
-                "{path} is a namespace, but not one of the network; CNI_NETNS must name one such as /run/netns/NAME or /proc/PID/ns/net"
+                "{path} is a namespace, but not a network namespace; CNI_NETNS must name one such as /run/netns/NAME or /proc/PID/ns/net"
             ),
             Why::Thread(e) => {
                 write!(
@@ -191,7 +205,7 @@ impl fmt::Display for Error {
             Why::Panicked(text) => {
                 write!(
                     f,
-                    "the work inside {path} ended by a panic ({text}); this is a bug of the plugin"
+                    "the plugin panicked inside {path} ({text}); this is a bug, please report it"
                 )
             }
         }
@@ -220,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_network_namespace_is_refused_with_what_it_is() {
+    fn other_files_are_rejected_with_their_kind() {
         let folder = std::env::temp_dir().join(format!("evergreen-netns-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let plain = folder.join("plain");
@@ -236,10 +250,10 @@ mod tests {
             ),
             (
                 Path::new("/proc/self/ns/mnt"),
-                "is a namespace, but not one of the network",
+                "is a namespace, but not a network namespace",
             ),
         ] {
-            let error = Netns::open(path).unwrap_err();
+            let error = Netns::open(path).and_then(|netns| netns.run(|| ())).unwrap_err();
             let text = error.to_string();
             assert!(
                 text.contains(words) && text.contains(path.to_str().unwrap()),
@@ -250,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_namespace_is_known_by_any_name() {
+    fn own_namespace_is_recognised_by_any_name() {
         for own in ["/proc/self/ns/net", "/proc/thread-self/ns/net"] {
             assert!(Netns::open(Path::new(own)).unwrap().is_own().unwrap(), "{own}");
         }
@@ -259,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closure_runs_inside_and_leaves_its_caller_outside() {
+    fn only_the_closure_runs_inside() {
         let here = || fs::read_link("/proc/thread-self/ns/net").unwrap();
         let other = Namespace::new();
         let netns = Netns::open(other.path()).unwrap();
@@ -271,15 +285,15 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_inside_is_an_error_outside() {
+    fn panic_inside_is_an_error_outside() {
         let other = Namespace::new();
         let netns = Netns::open(other.path()).unwrap();
-        let error = netns.run(|| panic!("as the test wants it")).unwrap_err();
-        assert!(error.to_string().contains("as the test wants it"), "{error}");
+        let error = netns.run(|| panic!("on purpose")).unwrap_err();
+        assert!(error.to_string().contains("on purpose"), "{error}");
     }
 
     #[test]
-    fn the_families_of_an_interface_are_those_of_its_addresses() {
+    fn families_are_those_of_the_addresses() {
         let families = |namespace: &Namespace, interface: &str| {
             Netns::open(namespace.path())
                 .unwrap()
@@ -294,7 +308,7 @@ mod tests {
             ("address add 192.0.2.2/24 dev eth0", vec![Family::V4]),
         ] {
             wire.pod.ip(change);
-            // The link-local address is still there, and does not count.
+            // The link-local address remains and does not count.
             assert_eq!(families(&wire.pod, "eth0"), left, "{change}");
         }
         for none in ["eth1", "", "a-name-longer-than-an-interface-has"] {

@@ -1,6 +1,12 @@
 //! One conversation with nf_tables: a batch and its answer, a question, a dump. Bytes in, bytes out.
 
-use std::{io, time::Duration};
+use std::{io, os::fd::OwnedFd, time::Duration};
+
+use rustix::io::retry_on_intr;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+    sockopt::{self, Timeout},
+};
 
 use super::{
     encode::{Batch, message_type},
@@ -9,10 +15,10 @@ use super::{
     part::Part,
     uapi,
 };
-use crate::os::sys::NetfilterSocket;
+use crate::os::sys;
 
 /// The kernel answers before `send` returns; this only keeps a kernel that does not from holding the node.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes, more than a datagram of a dump has: at most 32 KiB (`netlink_dump` in net/netlink/af_netlink.c).
 const DUMP_BUFFER: usize = 64 * 1024;
 /// Bytes, more than an answer has: a header, an error, the words for it. Sixteen times less memory to touch than a dump
@@ -33,7 +39,7 @@ const HAS_ATTRIBUTES: u16 = 0x200;
 /// A socket and the number of its next message.
 #[derive(Debug)]
 pub(super) struct Conversation {
-    socket: NetfilterSocket,
+    socket: OwnedFd,
     next: u32,
     buffer: Vec<u8>,
 }
@@ -41,11 +47,14 @@ pub(super) struct Conversation {
 impl Conversation {
     /// Opens a socket in the calling thread's namespace.
     pub(super) fn open() -> Result<Self, Error> {
-        let socket = NetfilterSocket::open().map_err(Error::open)?;
-        socket.set_receive_timeout(PATIENCE).map_err(Error::open)?;
-        // Kernels before 4.12 know neither; their errors then have no words, and repeat our message.
-        let _ = socket.set_option(libc::SOL_NETLINK, libc::NETLINK_EXT_ACK, 1);
-        let _ = socket.set_option(libc::SOL_NETLINK, libc::NETLINK_CAP_ACK, 1);
+        let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+        let socket = socket_with(family, kind, SocketFlags::CLOEXEC, Some(netlink::NETFILTER))
+            .map_err(|e| Error::open(e.into()))?;
+        sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT))
+            .map_err(|e| Error::open(e.into()))?;
+        // Kernels before 4.12 lack both options: their errors have no text, and repeat the message they answer.
+        let _ = sys::enable_netlink_option(&socket, libc::NETLINK_EXT_ACK);
+        let _ = sys::enable_netlink_option(&socket, libc::NETLINK_CAP_ACK);
         Ok(Self {
             socket,
             next: 1,
@@ -190,34 +199,31 @@ impl Conversation {
         if length <= DEFAULT_SEND {
             return Ok(());
         }
-        let room = libc::c_int::try_from(length).unwrap_or(libc::c_int::MAX);
-        // The kernel doubles it. FORCE passes the machine's limit, and needs CAP_NET_ADMIN, which we have.
-        self.socket
-            .set_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, room)
-            .or_else(|_| self.socket.set_option(libc::SOL_SOCKET, libc::SO_SNDBUF, room))
-            .map_err(|e| Error::talk("make room for our rules", e))
+        // The kernel doubles the size. FORCE exceeds the system's limit and needs CAP_NET_ADMIN, which the rules need, too.
+        sockopt::set_socket_send_buffer_size_force(&self.socket, length)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(&self.socket, length))
+            .map_err(|e| Error::talk("enlarge the send buffer for the rules", e.into()))
     }
 
     fn send(&self, bytes: &[u8]) -> Result<(), Error> {
-        // Interrupted means: before the kernel looked at it.
-        loop {
-            match self.socket.send(bytes) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                sent => return sent.map_err(|e| Error::talk("send our rules", e)),
-            }
+        const DOING: &str = "send the rules";
+        // The kernel has processed the datagram when this returns. An interrupted call has sent nothing.
+        match retry_on_intr(|| send(&self.socket, bytes, SendFlags::empty())) {
+            Ok(length) if length == bytes.len() => Ok(()),
+            Ok(_) => Err(Error::talk(DOING, io::ErrorKind::WriteZero.into())),
+            Err(e) => Err(Error::talk(DOING, e.into())),
         }
     }
 
     fn receive(&mut self, doing: &str) -> Result<usize, Error> {
-        loop {
-            match self.socket.receive(&mut self.buffer) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::talk(doing, e)),
-                Ok(length) if length > self.buffer.len() => {
-                    return Err(Error::talk(doing, io::Error::from_raw_os_error(libc::ENOBUFS)));
-                }
-                Ok(length) => return Ok(length),
+        let buffer = &mut self.buffer;
+        // TRUNC: the length is that of the datagram, also when the buffer is shorter.
+        match retry_on_intr(|| recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC)) {
+            Ok((_, length)) if length > buffer.len() => {
+                Err(Error::talk(doing, io::Error::from_raw_os_error(libc::ENOBUFS)))
             }
+            Ok((_, length)) => Ok(length),
+            Err(e) => Err(Error::talk(doing, e.into())),
         }
     }
 }
