@@ -53,7 +53,7 @@ fn call(node: &Node, verb: &str) -> CniReply {
 }
 
 #[test]
-fn the_plugin_prints_no_part_of_a_secret_whatever_is_answered() {
+fn output_never_contains_a_secret() {
     thread::scope(|scope| {
         for (what, answer, _, _) in refusals().into_iter().chain(troubles()) {
             scope.spawn(move || {
@@ -80,7 +80,7 @@ fn the_plugin_prints_no_part_of_a_secret_whatever_is_answered() {
 }
 
 #[test]
-fn annotations_may_decide_when_the_server_cannot_be_asked_and_not_when_it_has_answered() {
+fn annotations_decide_only_without_a_definite_answer() {
     let node = Node::new();
     let decide = |answer: Answer| {
         node.api.clear_answers();
@@ -98,7 +98,7 @@ fn annotations_may_decide_when_the_server_cannot_be_asked_and_not_when_it_has_an
 }
 
 #[test]
-fn every_framing_of_a_body_is_read() {
+fn every_body_framing_is_read() {
     let node = Node::new();
     let answer = Answer::json(200, &crate::node::pod("meshed"));
     for framing in [
@@ -118,7 +118,7 @@ fn every_framing_of_a_body_is_read() {
 }
 
 #[test]
-fn a_pod_of_three_megabytes_is_read() {
+fn three_megabyte_pod_is_read() {
     let node = Node::new();
     let mut pod = crate::node::pod("meshed");
     pod["metadata"]["annotations"]["filler"] = "x".repeat(3 << 20).into();

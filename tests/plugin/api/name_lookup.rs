@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::node::Node;
 
 #[test]
-fn a_name_is_looked_up_without_loading_a_module_of_the_host() {
+fn host_nss_modules_are_not_loaded() {
     let node = Node::new();
     let server = format!("https://localhost:{}", node.api.address().port());
     node.write_kubeconfig(&node.with_cluster(json!({"server": server, "certificate-authority": "ca.crt"})));

@@ -33,7 +33,7 @@ fn times_out(node: &Node, what: &str) -> String {
 }
 
 #[test]
-fn a_black_hole_at_connect_ends_with_the_deadline() {
+fn stalled_connect_ends_at_the_deadline() {
     let (node, hole) = (Node::new(), BlackHole::open());
     node.write_kubeconfig(
         &node.with_cluster(json!({"server": hole.url(), "certificate-authority": "ca.crt"})),
@@ -43,7 +43,7 @@ fn a_black_hole_at_connect_ends_with_the_deadline() {
 }
 
 #[test]
-fn a_black_hole_at_the_handshake_ends_with_the_deadline() {
+fn stalled_handshake_ends_at_the_deadline() {
     let node = Node::new();
     node.api.set_door(Door::Silent);
     let error = times_out(&node, "handshake");
@@ -51,7 +51,7 @@ fn a_black_hole_at_the_handshake_ends_with_the_deadline() {
 }
 
 #[test]
-fn a_black_hole_at_the_first_byte_ends_with_the_deadline() {
+fn stalled_first_byte_ends_at_the_deadline() {
     let node = Node::new();
     node.api
         .set_answer("GET", POD, Answer::new(200, "").with_pace(Pace::Never));
@@ -60,7 +60,7 @@ fn a_black_hole_at_the_first_byte_ends_with_the_deadline() {
 }
 
 #[test]
-fn a_black_hole_in_the_body_ends_with_the_deadline() {
+fn stalled_body_ends_at_the_deadline() {
     let node = Node::new();
     let answer = Answer::json(200, &pod("meshed"));
     node.api
@@ -77,7 +77,7 @@ fn a_black_hole_in_the_body_ends_with_the_deadline() {
 }
 
 #[test]
-fn a_name_that_is_never_resolved_ends_with_the_deadline() {
+fn unresolved_name_ends_at_the_deadline() {
     let node = Node::new();
     let cluster = json!({"server": "https://evergreen.invalid:6443", "certificate-authority": "ca.crt"});
     node.write_kubeconfig(&node.with_cluster(cluster));
@@ -96,7 +96,7 @@ fn a_name_that_is_never_resolved_ends_with_the_deadline() {
 }
 
 #[test]
-fn a_slow_answer_is_waited_for() {
+fn slow_answer_is_awaited() {
     let node = Node::new();
     let answer = Answer::json(200, &pod("meshed")).with_pace(Pace::After(Duration::from_millis(400)));
     node.api.set_answer("GET", POD, answer);
@@ -105,7 +105,7 @@ fn a_slow_answer_is_waited_for() {
 }
 
 #[test]
-fn a_server_that_is_down_is_told_after_the_deadline_and_found_when_it_comes_back() {
+fn down_server_is_reported_then_found_on_return() {
     let mut node = Node::new();
     node.api.pause();
     let error = node.ask_within(DEADLINE).unwrap_err();
@@ -128,7 +128,7 @@ fn ask(kubeconfig: &std::path::Path) -> Result<Pod, Error> {
 }
 
 #[test]
-fn doors_that_are_shut_are_told_apart() {
+fn broken_connections_are_told_apart() {
     let node = Node::new();
     for (door, class, says) in [
         (Door::Reset, Class::Unreachable, "the connection broke"),
@@ -143,7 +143,7 @@ fn doors_that_are_shut_are_told_apart() {
 }
 
 #[test]
-fn over_plain_http_nothing_secret_is_sent() {
+fn plain_http_sends_no_credential() {
     let node = Node::new();
     node.api.set_door(Door::Plain);
     node.write_kubeconfig(&node.with_cluster(json!({"server": node.api.url().replace("https", "http")})));
@@ -153,7 +153,7 @@ fn over_plain_http_nothing_secret_is_sent() {
 }
 
 #[test]
-fn a_403_of_a_server_that_has_just_started_is_outlived() {
+fn startup_403_is_retried() {
     let node = Node::new();
     let forbidden = format!(
         "pods \"web-0\" is forbidden: User \"{ACCOUNT}\" cannot get resource \"pods\" in API group \"\" in the namespace \
@@ -166,7 +166,7 @@ fn a_403_of_a_server_that_has_just_started_is_outlived() {
 }
 
 #[test]
-fn a_pause_the_server_asks_for_is_made() {
+fn retry_after_is_honoured() {
     let node = Node::new();
     node.api
         .set_answer_times("GET", POD, Answer::too_many_requests(1), 1);
@@ -176,7 +176,7 @@ fn a_pause_the_server_asks_for_is_made() {
 }
 
 #[test]
-fn with_something_in_reserve_a_server_that_asks_for_more_time_than_there_is_is_left_alone() {
+fn fallback_skips_a_retry_after_the_deadline() {
     let node = Node::new();
     node.api.set_answer("GET", POD, Answer::too_many_requests(2));
     let wait = Deadline::after(Duration::from_secs(1));
@@ -192,7 +192,7 @@ fn with_something_in_reserve_a_server_that_asks_for_more_time_than_there_is_is_l
 }
 
 #[test]
-fn a_question_that_the_one_before_has_left_no_time_says_so() {
+fn request_without_remaining_time_names_the_earlier_one() {
     let node = Node::new();
     let slow = Answer::json(200, &pod("meshed")).with_pace(Pace::After(DEADLINE * 3 / 4));
     node.api.set_answer("GET", POD, slow);
@@ -205,7 +205,7 @@ fn a_question_that_the_one_before_has_left_no_time_says_so() {
 }
 
 #[test]
-fn a_busy_server_may_keep_a_request_in_its_queue_for_all_the_time_there_is() {
+fn queue_timeout_matches_the_deadline() {
     let node = Node::new();
     node.ask_within(DEADLINE).unwrap();
     let query = node.api.requests()[0].query.clone();
@@ -220,7 +220,7 @@ fn a_busy_server_may_keep_a_request_in_its_queue_for_all_the_time_there_is() {
 }
 
 #[test]
-fn what_the_watch_cache_does_not_know_yet_is_asked_of_the_store() {
+fn cache_miss_is_read_from_etcd() {
     let node = Node::new();
     node.api.set_cached(POD, None);
     node.ask().unwrap();
@@ -234,7 +234,7 @@ fn what_the_watch_cache_does_not_know_yet_is_asked_of_the_store() {
 }
 
 #[test]
-fn a_pod_of_another_uid_is_asked_of_the_store_and_then_refused() {
+fn wrong_uid_is_reread_from_etcd_then_refused() {
     let node = Node::new();
     let mut old = pod("meshed");
     old["metadata"]["uid"] = "of-the-old-one".into();
@@ -258,7 +258,7 @@ fn a_pod_of_another_uid_is_asked_of_the_store_and_then_refused() {
 }
 
 #[test]
-fn a_dead_token_is_told_with_the_reason() {
+fn dead_token_is_reported_with_the_reason() {
     let node = Node::new();
     let dead = node.api.mint("linkerd-cni", "linkerd-cni", None, -7200);
     node.write("token", &dead);
@@ -284,7 +284,7 @@ fn a_dead_token_is_told_with_the_reason() {
 }
 
 #[test]
-fn a_handshake_that_never_comes_is_named_however_often_it_was_tried() {
+fn stalled_handshake_is_named_after_retries() {
     let node = Node::new();
     node.api.set_door(Door::Silent);
     let mut netconf = node.netconf(&["10.0.0.7/24"]);

@@ -148,7 +148,7 @@ fn through(node: &Node, url: &str) -> Value {
 }
 
 #[test]
-fn an_http_proxy_is_asked_to_connect_and_sees_no_token() {
+fn http_proxy_never_sees_the_token() {
     let node = Node::new();
     let proxy = Proxy::start(http);
     node.write_kubeconfig(
@@ -169,7 +169,7 @@ fn an_http_proxy_is_asked_to_connect_and_sees_no_token() {
 }
 
 #[test]
-fn the_server_keeps_its_own_name_behind_a_proxy() {
+fn server_name_is_checked_behind_a_proxy() {
     let node = Node::new();
     let by_name = node.pki.ca.server_for(&["api.example.org"], CURRENT);
     node.api.use_certificate(&by_name, node.pki.ca.pem());
@@ -181,7 +181,7 @@ fn the_server_keeps_its_own_name_behind_a_proxy() {
 }
 
 #[test]
-fn a_proxy_behind_tls_goes_by_its_own_name_and_the_server_by_another() {
+fn https_proxy_and_server_names_are_separate() {
     let node = Node::new();
     let by_name = node.pki.ca.server_for(&["api.example.org"], CURRENT);
     node.api.use_certificate(&by_name, node.pki.ca.pem());
@@ -195,7 +195,7 @@ fn a_proxy_behind_tls_goes_by_its_own_name_and_the_server_by_another() {
 }
 
 #[test]
-fn a_socks_proxy_connects_too() {
+fn socks_proxy_connects() {
     let node = Node::new();
     let proxy = Proxy::start(socks);
     node.write_kubeconfig(&node.with_cluster(through(&node, &format!("socks5://{}", proxy.address))));
@@ -204,7 +204,7 @@ fn a_socks_proxy_connects_too() {
 }
 
 #[test]
-fn a_proxy_that_is_not_there_or_refuses_is_told_without_its_password() {
+fn failing_proxy_is_reported_without_its_password() {
     let node = Node::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -228,7 +228,7 @@ fn a_proxy_that_is_not_there_or_refuses_is_told_without_its_password() {
 }
 
 #[test]
-fn proxies_of_the_environment_are_not_used() {
+fn proxy_environment_variables_are_ignored() {
     let node = Node::new();
     let dead = "http://127.0.0.1:1";
     let netconf = json!({"cniVersion": "1.0.0", "name": "linkerd-cni", "type": "linkerd-cni",
@@ -254,7 +254,7 @@ fn proxies_of_the_environment_are_not_used() {
 }
 
 #[test]
-fn a_dead_proxy_is_named_and_its_password_is_not() {
+fn dead_proxy_is_named_without_its_password() {
     let node = Node::new();
     node.write_kubeconfig(&node.with_cluster(
         json!({"server": node.api.url(), "certificate-authority": "ca.crt",

@@ -51,7 +51,7 @@ fn prints(version: &str, status: Value) -> String {
 }
 
 #[test]
-fn a_token_is_handed_out_for_every_call() {
+fn plugin_runs_on_every_call() {
     let node = Node::new();
     let token = fs::read_to_string(node.path("token")).unwrap();
     for (version, more) in [
@@ -75,7 +75,7 @@ fn a_token_is_handed_out_for_every_call() {
 }
 
 #[test]
-fn a_certificate_may_be_handed_out_instead() {
+fn certificate_is_accepted_instead_of_a_token() {
     let node = Node::new();
     let pair = node.pki.ca.client("system:node:node1", &[]);
     node.api.accept_certificate(&pair, "system:node:node1");
@@ -86,7 +86,7 @@ fn a_certificate_may_be_handed_out_instead() {
 }
 
 #[test]
-fn it_gets_its_arguments_its_variables_the_cluster_and_no_stdin() {
+fn plugin_gets_arguments_variables_and_cluster() {
     let node = Node::new();
     let token = fs::read_to_string(node.path("token")).unwrap();
     let script = format!(
@@ -120,7 +120,7 @@ fn it_gets_its_arguments_its_variables_the_cluster_and_no_stdin() {
 }
 
 #[test]
-fn a_refused_token_is_asked_for_once_more_within_the_call() {
+fn rejected_token_reruns_the_plugin_once() {
     let node = Node::new();
     let good = node.rotate();
     let (dir, bad) = (node.dir.display(), prints(V1, json!({"token": "dead"})));
@@ -137,7 +137,7 @@ fn a_refused_token_is_asked_for_once_more_within_the_call() {
 }
 
 #[test]
-fn one_that_hangs_is_ended_with_its_children_in_half_of_the_time() {
+fn hanging_plugin_is_killed_with_its_children() {
     let node = Node::new();
     let pids = node.path("pids");
     plugin(
@@ -170,7 +170,7 @@ fn one_that_hangs_is_ended_with_its_children_in_half_of_the_time() {
 }
 
 #[test]
-fn one_that_complains_at_length_hands_out_its_credential_all_the_same() {
+fn long_stderr_does_not_lose_the_credential() {
     let node = Node::new();
     let token = fs::read_to_string(node.path("token")).unwrap();
     // Before it prints the credential, and after it.
@@ -185,7 +185,7 @@ fn one_that_complains_at_length_hands_out_its_credential_all_the_same() {
 }
 
 #[test]
-fn one_that_gives_no_credential_is_named_and_not_quoted() {
+fn failing_plugin_is_named_but_not_quoted() {
     let node = Node::new();
     let secret = "s3cret-t0ken";
     let status = |status: Value| prints(V1, status);
@@ -256,7 +256,7 @@ fn one_that_gives_no_credential_is_named_and_not_quoted() {
 }
 
 #[test]
-fn one_that_is_not_there_is_told_with_its_own_hint() {
+fn missing_plugin_is_reported_with_its_hint() {
     let node = Node::new();
     plugin(
         &node,

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::node::{ACCOUNT, Node, open};
 
 #[test]
-fn the_installers_kubeconfig_leads_to_the_pod_by_one_connection_and_one_request() {
+fn installers_kubeconfig_needs_one_request() {
     let node = Node::new();
     let pod = node.ask().unwrap();
     assert_eq!(pod.containers[0].name, "linkerd-proxy");
@@ -32,7 +32,7 @@ fn the_installers_kubeconfig_leads_to_the_pod_by_one_connection_and_one_request(
 }
 
 #[test]
-fn a_second_question_goes_over_the_same_connection() {
+fn later_requests_reuse_the_connection() {
     let node = Node::new();
     node.api
         .put_namespace("shop", json!({"config.linkerd.io/proxy-uid": "7"}));
@@ -50,7 +50,7 @@ fn a_second_question_goes_over_the_same_connection() {
 }
 
 #[test]
-fn every_form_of_address_leads_to_the_server() {
+fn every_server_address_form_works() {
     let node = Node::new();
     let port = node.api.address().port();
     let v6 = node.api.url_v6();
@@ -70,7 +70,7 @@ fn every_form_of_address_leads_to_the_server() {
 }
 
 #[test]
-fn a_server_may_go_by_another_name_than_its_address() {
+fn tls_server_name_replaces_the_address() {
     let node = Node::new();
     let by_name = node
         .pki
@@ -92,7 +92,7 @@ fn a_server_may_go_by_another_name_than_its_address() {
 }
 
 #[test]
-fn a_server_is_not_looked_at_when_the_kubeconfig_says_so() {
+fn insecure_skip_tls_verify_skips_verification() {
     let node = Node::new();
     node.api.use_certificate(
         &node
@@ -108,7 +108,7 @@ fn a_server_is_not_looked_at_when_the_kubeconfig_says_so() {
 }
 
 #[test]
-fn authorities_may_stand_in_the_kubeconfig() {
+fn inline_authority_data_is_used() {
     let node = Node::new();
     let data = STANDARD.encode(node.pki.ca.pem());
     node.write_kubeconfig(
@@ -118,7 +118,7 @@ fn authorities_may_stand_in_the_kubeconfig() {
 }
 
 #[test]
-fn headers_say_whom_we_act_as() {
+fn impersonation_headers_are_sent() {
     let node = Node::new();
     let user = json!({"tokenFile": "token", "as": "jane", "as-groups": ["dev", "ops"], "as-user-extra": {"s": ["v"]}});
     node.write_kubeconfig(&node.with_user(user));
@@ -143,7 +143,7 @@ fn headers_say_whom_we_act_as() {
 }
 
 #[test]
-fn a_kubeconfig_that_cannot_be_read_is_named_with_what_to_do() {
+fn unreadable_kubeconfig_is_named_with_a_cure() {
     let node = Node::new();
     let path = node.path("kubeconfig");
     let says = |what: &str, class: Class, cure: &str| {
@@ -183,7 +183,7 @@ fn a_kubeconfig_that_cannot_be_read_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_pipe_in_place_of_the_kubeconfig_does_not_hold_the_call_up() {
+fn named_pipe_as_kubeconfig_does_not_block() {
     let node = Node::new();
     fs::remove_file(node.path("kubeconfig")).unwrap();
     let made = std::process::Command::new("mkfifo")
@@ -196,7 +196,7 @@ fn a_pipe_in_place_of_the_kubeconfig_does_not_hold_the_call_up() {
 }
 
 #[test]
-fn a_kubeconfig_that_may_not_be_read_is_named() {
+fn forbidden_kubeconfig_is_named() {
     // Root may read everything, so that the message is shown by another file's refusal: /proc/self/mem cannot be read
     // at its start.
     let error = match open("/proc/self/mem".as_ref(), Duration::from_secs(1)) {

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::node::{ACCOUNT, Node, POD};
 
 #[test]
-fn a_token_that_was_replaced_is_used_by_the_next_call() {
+fn replaced_token_is_used_by_next_call() {
     let node = Node::new();
     node.ask().unwrap();
     let old = fs::read_to_string(node.path("token")).unwrap();
@@ -27,7 +27,7 @@ fn a_token_that_was_replaced_is_used_by_the_next_call() {
 }
 
 #[test]
-fn white_space_around_a_token_does_not_matter() {
+fn whitespace_around_a_token_is_ignored() {
     let node = Node::new();
     let token = node.rotate();
     for written in [
@@ -41,7 +41,7 @@ fn white_space_around_a_token_does_not_matter() {
 }
 
 #[test]
-fn a_token_of_any_length_is_sent_whole() {
+fn long_token_is_sent_whole() {
     let node = Node::new();
     for length in [8 << 10, 40 << 10, 200 << 10] {
         let token = "t".repeat(length);
@@ -52,7 +52,7 @@ fn a_token_of_any_length_is_sent_whole() {
 }
 
 #[test]
-fn a_token_file_that_holds_no_token_is_named() {
+fn token_file_without_a_token_is_named() {
     let node = Node::new();
     for (content, says) in [
         ("", "is empty"),
@@ -80,7 +80,7 @@ fn a_token_file_that_holds_no_token_is_named() {
 }
 
 #[test]
-fn a_token_file_wins_over_a_token_and_the_token_helps_when_the_file_is_gone() {
+fn token_file_wins_over_inline_token() {
     let node = Node::new();
     node.api
         .accept_token("inline", "system:serviceaccount:linkerd-cni:inline");
@@ -99,7 +99,7 @@ fn a_token_file_wins_over_a_token_and_the_token_helps_when_the_file_is_gone() {
 }
 
 #[test]
-fn a_client_certificate_is_read_from_files_from_one_file_and_from_the_kubeconfig() {
+fn client_certificate_is_read_from_every_source() {
     let node = Node::new();
     let pair = node.pki.ca.client("system:node:node1", &["system:nodes"]);
     node.api.accept_certificate(&pair, "system:node:node1");
@@ -123,7 +123,7 @@ fn a_client_certificate_is_read_from_files_from_one_file_and_from_the_kubeconfig
 }
 
 #[test]
-fn a_client_certificate_that_cannot_be_used_is_an_error_and_no_panic() {
+fn unusable_client_certificate_is_an_error() {
     let node = Node::new();
     let (one, other) = (node.pki.ca.client("a", &[]), node.pki.ca.client("b", &[]));
     let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
@@ -154,7 +154,7 @@ fn a_client_certificate_that_cannot_be_used_is_an_error_and_no_panic() {
 }
 
 #[test]
-fn a_new_authority_is_believed_at_every_step_of_its_rotation() {
+fn ca_rotation_works_at_every_step() {
     let node = Node::new();
     node.ask().unwrap();
     node.write(
@@ -170,7 +170,7 @@ fn a_new_authority_is_believed_at_every_step_of_its_rotation() {
 }
 
 #[test]
-fn one_good_authority_is_enough_and_none_is_an_error_that_counts() {
+fn one_valid_authority_is_enough() {
     let node = Node::new();
     let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     node.write("ca.crt", &format!("{bad}{}", node.pki.ca.pem()));
@@ -192,7 +192,7 @@ fn one_good_authority_is_enough_and_none_is_an_error_that_counts() {
 }
 
 #[test]
-fn an_unknown_authority_is_told_with_what_the_bundle_holds_and_what_the_server_showed() {
+fn unknown_authority_error_names_both_sides() {
     let node = Node::new();
     node.write("ca.crt", node.pki.second.pem());
     let error = node.ask().unwrap_err();
@@ -209,7 +209,7 @@ fn an_unknown_authority_is_told_with_what_the_bundle_holds_and_what_the_server_s
 }
 
 #[test]
-fn an_expired_server_certificate_is_told_as_such() {
+fn expired_server_certificate_is_reported() {
     let node = Node::new();
     let expired = node.pki.ca.server_for(&["127.0.0.1"], EXPIRED);
     node.api.use_certificate(&expired, node.pki.ca.pem());
@@ -228,7 +228,7 @@ fn an_expired_server_certificate_is_told_as_such() {
 }
 
 #[test]
-fn a_server_that_is_its_own_authority_is_believed_within_its_name_and_dates() {
+fn self_signed_server_must_match_name_and_dates() {
     let node = Node::new();
     let own = Authority::server_of_its_own("127.0.0.1", CURRENT);
     node.api.use_certificate(&own, "");
@@ -246,7 +246,7 @@ fn a_server_that_is_its_own_authority_is_believed_within_its_name_and_dates() {
 }
 
 #[test]
-fn a_token_replaced_between_our_read_and_the_servers_answer_is_found_within_the_call() {
+fn rejected_token_is_reread_once() {
     let node = Node::new();
     let old = fs::read_to_string(node.path("token")).unwrap();
     let mut client = node.client(Duration::from_secs(5)).unwrap();
@@ -258,7 +258,7 @@ fn a_token_replaced_between_our_read_and_the_servers_answer_is_found_within_the_
 }
 
 #[test]
-fn an_authority_replaced_between_our_read_and_the_handshake_is_found_within_the_call() {
+fn ca_bundle_is_reread_once() {
     let node = Node::new();
     let mut client = node.client(Duration::from_secs(5)).unwrap();
     node.api
@@ -268,7 +268,7 @@ fn an_authority_replaced_between_our_read_and_the_handshake_is_found_within_the_
 }
 
 #[test]
-fn a_refused_token_is_sent_once_when_its_file_has_not_changed() {
+fn unchanged_rejected_token_is_sent_once() {
     let node = Node::new();
     node.api
         .refuse_token(&fs::read_to_string(node.path("token")).unwrap());
@@ -278,7 +278,7 @@ fn a_refused_token_is_sent_once_when_its_file_has_not_changed() {
 }
 
 #[test]
-fn no_message_repeats_a_token_that_the_server_sends_back() {
+fn echoed_token_is_removed_from_messages() {
     use evergreen_test_support::api::Answer;
     let node = Node::new();
     let token = node.rotate();

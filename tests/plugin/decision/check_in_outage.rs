@@ -15,7 +15,7 @@ fn call(node: &Node, verb: &str, namespace: &Namespace, annotations: Value) -> C
 }
 
 #[test]
-fn rules_that_add_made_from_the_whole_pod_pass_in_an_outage_whatever_the_annotations_know() {
+fn check_passes_in_an_outage_with_any_annotations() {
     let mut node = Node::new();
     let namespace = Namespace::new();
     for annotations in [Value::Null, json!({"linkerd.io/proxy-version": "x"})] {
@@ -36,7 +36,7 @@ fn rules_that_add_made_from_the_whole_pod_pass_in_an_outage_whatever_the_annotat
 }
 
 #[test]
-fn a_pod_without_rules_is_missed_in_an_outage_only_if_it_is_marked() {
+fn missing_rules_fail_check_only_for_injected_pods() {
     let mut node = Node::new();
     node.api.pause();
     let namespace = Namespace::new();
@@ -52,7 +52,7 @@ fn a_pod_without_rules_is_missed_in_an_outage_only_if_it_is_marked() {
 }
 
 #[test]
-fn a_simulated_redirect_leaves_nothing_to_check() {
+fn simulated_redirect_passes_check_without_rules() {
     let node = Node::new();
     let namespace = Namespace::new();
     let conf = json!({

@@ -12,7 +12,7 @@ fn netconf(node: &Node) -> Value {
 }
 
 #[test]
-fn a_control_plane_pod_has_ports_to_fall_back_on_whatever_becomes_of_the_service() {
+fn control_plane_ports_have_a_default() {
     let node = Node::new();
     let mut control_plane = pod("meshed");
     control_plane["metadata"]["labels"]["linkerd.io/control-plane-component"] = json!("identity");
@@ -35,7 +35,7 @@ fn a_control_plane_pod_has_ports_to_fall_back_on_whatever_becomes_of_the_service
 }
 
 #[test]
-fn a_namespace_that_is_not_served_is_lived_with() {
+fn missing_namespace_object_does_not_fail_add() {
     let node = Node::new();
     let mut by_hand = pod("meshed");
     by_hand["metadata"]["annotations"]["linkerd.io/created-by"] = json!("linkerd/cli x");
@@ -58,7 +58,7 @@ fn a_namespace_that_is_not_served_is_lived_with() {
 }
 
 #[test]
-fn a_kubeconfig_that_is_damaged_or_not_whole_is_one_that_is_not_there_and_the_annotations_decide() {
+fn annotations_decide_with_a_damaged_kubeconfig() {
     let node = Node::new();
     let whole = node.kubeconfig();
     let text = whole.to_string();

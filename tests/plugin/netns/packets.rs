@@ -183,7 +183,7 @@ fn matrix(name: &str, apply: impl Fn(&Ruleset, bool) -> Result<(), String> + Syn
 }
 
 #[test]
-fn every_connection_goes_where_linkerd_cni_would_send_it() {
+fn nf_tables_rules_match_linkerd_cni() {
     matrix("nf_tables", |ruleset, again| {
         let applied = nft::apply(ruleset).map_err(|e| e.to_string())?;
         assert_eq!(
@@ -200,14 +200,14 @@ fn every_connection_goes_where_linkerd_cni_would_send_it() {
 }
 
 #[test]
-fn every_connection_goes_the_same_way_on_the_fallback() {
+fn iptables_legacy_rules_match_linkerd_cni() {
     matrix("iptables-legacy", |ruleset, _| {
         by_iptables(ruleset, IptablesMode::Legacy)
     });
 }
 
 #[test]
-fn every_connection_goes_the_same_way_on_the_fallback_s_nft_variant() {
+fn iptables_nft_rules_match_linkerd_cni() {
     matrix("iptables-nft", |ruleset, _| {
         by_iptables(ruleset, IptablesMode::Nft)
     });
@@ -244,7 +244,7 @@ fn validator(listen: &str, connect: &str) -> io::Result<()> {
 }
 
 #[test]
-fn the_network_validator_of_linkerd_meets_itself() {
+fn linkerd_network_validator_passes() {
     let wire = Wire::new();
     let ruleset = Ruleset::build(&CONFIGURATIONS[0].redirect());
     // Without rules nobody listens where it connects to.

@@ -61,14 +61,14 @@ pub(crate) fn assert_redirected(wire: &Wire) {
 }
 
 #[test]
-fn connections_are_redirected_and_the_proxy_can_tell_where_they_were_to_go() {
+fn redirected_connection_keeps_its_original_destination() {
     let wire = Wire::new();
     apply(&wire.pod, &Ruleset::build(&usual()));
     assert_redirected(&wire);
 }
 
 #[test]
-fn beside_the_rules_of_linkerd_cni_a_connection_is_redirected_once() {
+fn linkerd_cni_rules_do_not_redirect_twice() {
     let wire = Wire::new();
     program_as_linkerd_cni(&wire.pod);
     assert_redirected(&wire);

@@ -75,7 +75,7 @@ fn neighbours(machine: &Machine, version: &str) -> Vec<Value> {
 }
 
 #[test]
-fn at_any_place_among_debian_s_plugins_a_chain_works_and_its_result_is_the_same_as_without_us() {
+fn chain_result_is_unchanged_at_any_position() {
     let machine = Machine::new(LIBRARIES[0]);
     let mappings =
         json!({"portMappings": [{"hostPort": HOST_PORT, "containerPort": 8080, "protocol": "tcp"}]});
@@ -132,7 +132,7 @@ fn at_any_place_among_debian_s_plugins_a_chain_works_and_its_result_is_the_same_
 }
 
 #[test]
-fn first_in_a_chain_the_rules_of_a_family_that_never_comes_are_no_drift() {
+fn unused_family_rules_are_not_drift() {
     let machine = Machine::new(LIBRARIES[0]);
     let pod = Namespace::new();
     machine.set_network("chain", "1.0.0", &[machine.ours(), machine.bridge(88, false)]);
@@ -153,7 +153,7 @@ fn first_in_a_chain_the_rules_of_a_family_that_never_comes_are_no_drift() {
 }
 
 #[test]
-fn the_oldest_reference_library_drives_us_too() {
+fn oldest_reference_library_works() {
     let machine = Machine::new(LIBRARIES[1]);
     for version in ["0.3.0", "0.3.1"] {
         let pod = Namespace::new();
@@ -175,7 +175,7 @@ fn the_oldest_reference_library_drives_us_too() {
 }
 
 #[test]
-fn the_newest_protocol_is_spoken_by_every_verb_of_the_reference_library() {
+fn newest_protocol_works_for_every_command() {
     let machine = Machine::new(LIBRARIES[0]);
     let pod = Namespace::new();
     machine.set_network("alone", "1.1.0", &[machine.ours()]);
@@ -191,7 +191,7 @@ fn the_newest_protocol_is_spoken_by_every_verb_of_the_reference_library() {
 }
 
 #[test]
-fn a_second_interface_changes_nothing_and_its_end_leaves_the_first_one_s_rules() {
+fn second_interface_leaves_the_firsts_rules() {
     let machine = Machine::new(LIBRARIES[0]);
     machine.set_network("first", "1.0.0", &[machine.bridge(88, false), machine.ours()]);
     machine.set_network("second", "1.0.0", &[machine.bridge(89, false), machine.ours()]);
@@ -225,7 +225,7 @@ fn a_second_interface_changes_nothing_and_its_end_leaves_the_first_one_s_rules()
 }
 
 #[test]
-fn in_a_namespace_that_linkerd_cni_has_programmed_every_verb_works_and_its_rules_stay() {
+fn linkerd_cni_rules_survive_every_command() {
     let machine = Machine::new(LIBRARIES[0]);
     let pod = Namespace::new();
     program_as_linkerd_cni(&pod);
@@ -259,7 +259,7 @@ fn without_counters(rules: &str) -> String {
 }
 
 #[test]
-fn the_runtime_s_annotations_spare_the_api_server_and_stand_in_for_it() {
+fn runtime_annotations_replace_the_api_server() {
     let mut machine = Machine::new(LIBRARIES[0]);
     machine.set_network("chain", "1.0.0", &[machine.bridge(88, false), machine.ours()]);
     let annotated =

@@ -54,7 +54,7 @@ fn silent(reply: &CniReply) {
 }
 
 #[test]
-fn block_1_without_a_command_it_says_what_it_is() {
+fn block_1_no_command_prints_the_version() {
     let mut block = Block("bare call", 0);
     for call in [
         CniCall::bare(PLUGIN),
@@ -79,7 +79,7 @@ fn block_1_without_a_command_it_says_what_it_is() {
 }
 
 #[test]
-fn block_2_version_answers_whatever_stdin_and_environment_are() {
+fn block_2_version_ignores_stdin_and_environment() {
     let mut block = Block("VERSION", 0);
     let dummy = call("VERSION")
         .env("CNI_NETNS", "dummy")
@@ -147,7 +147,7 @@ fn block_3_missing_variables_are_named_together() {
 }
 
 #[test]
-fn block_4_names_are_checked_as_the_reference_checks_them() {
+fn block_4_names_are_checked_like_the_reference() {
     let mut block = Block("container IDs and interface names", 0);
     for id in ["-a", "a b", "a%", "a\n", ".a", "ä"] {
         let expected = (4, "invalid characters in containerID".to_owned(), id.to_owned());
@@ -189,7 +189,7 @@ fn block_4_names_are_checked_as_the_reference_checks_them() {
 }
 
 #[test]
-fn block_6_an_unknown_command_is_named() {
+fn block_6_unknown_command_is_named() {
     let mut block = Block("unknown commands", 0);
     for verb in ["FOO", "add", "ADD ", "DELETE"] {
         assert_eq!(

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::node::{Node, PLUGIN, call, pod};
 
 #[test]
-fn a_version_newer_than_all_is_refused_in_the_reference_library_s_words() {
+fn unsupported_version_gets_the_reference_librarys_message() {
     for (verb, message) in [
         ("ADD", "incompatible CNI versions"),
         ("DEL", "incompatible CNI versions"),
@@ -28,19 +28,19 @@ fn a_version_newer_than_all_is_refused_in_the_reference_library_s_words() {
 }
 
 #[test]
-fn a_reply_that_could_not_be_written_is_no_success() {
+fn unwritable_reply_is_an_error() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    assert_says_that_nobody_could_be_answered(full.into());
+    assert_reports_unwritten_reply(full.into());
 }
 
 #[test]
-fn a_reply_that_nobody_reads_is_an_error_and_no_signal() {
+fn unread_reply_is_an_error_without_a_signal() {
     let (nobody, stdout) = pipe().unwrap();
     drop(nobody);
-    assert_says_that_nobody_could_be_answered(stdout.into());
+    assert_reports_unwritten_reply(stdout.into());
 }
 
-fn assert_says_that_nobody_could_be_answered(stdout: Stdio) {
+fn assert_reports_unwritten_reply(stdout: Stdio) {
     let output = Command::new(PLUGIN)
         .env_clear()
         .env("CNI_COMMAND", "VERSION")
@@ -55,7 +55,7 @@ fn assert_says_that_nobody_could_be_answered(stdout: Stdio) {
 }
 
 #[test]
-fn started_without_streams_no_file_or_socket_of_ours_takes_their_place() {
+fn closed_streams_are_not_reused_for_sockets() {
     let node = Node::new();
     let mut by_hand = pod("meshed");
     by_hand["metadata"]["annotations"]["linkerd.io/created-by"] = json!("linkerd/cli x");

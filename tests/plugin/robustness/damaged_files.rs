@@ -64,7 +64,7 @@ pub(crate) fn variant(text: &[u8], numbers: &mut Numbers) -> Vec<u8> {
 }
 
 #[test]
-fn a_damaged_kubeconfig_is_never_a_panic() {
+fn damaged_kubeconfig_never_panics() {
     let json = r#"{"kind":"Config","clusters":[{"name":"l","cluster":{"server":"https://[::1]:6443","tls-server-name":"x"}}],
         "users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"c","interactiveMode":"Never"}}}],
         "contexts":[{"name":"c","context":{"cluster":"l","user":"u"}}],"current-context":"c"}"#;
@@ -77,7 +77,7 @@ fn a_damaged_kubeconfig_is_never_a_panic() {
 }
 
 #[test]
-fn a_damaged_bundle_is_never_a_panic() {
+fn damaged_bundle_never_panics() {
     let pem = format!("{}{}", Authority::new("a").pem(), Authority::new("b").pem());
     damage(pem.as_bytes(), 4000, |variant| {
         let _ = Bundle::parse(variant);
@@ -85,7 +85,7 @@ fn a_damaged_bundle_is_never_a_panic() {
 }
 
 #[test]
-fn a_damaged_token_is_never_a_panic() {
+fn damaged_token_never_panics() {
     let token = "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOlsiYSJdLCJleHAiOjEsImt1YmVybmV0ZXMuaW8iOnsicG9kIjp7Im5hbWUiOiJwIn19fQ.c2ln";
     assert!(Claims::read(token.as_bytes()).is_some());
     damage(token.as_bytes(), 4000, |variant| {

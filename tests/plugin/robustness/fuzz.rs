@@ -127,7 +127,7 @@ fn say(count: usize, what: &str) {
 }
 
 #[test]
-fn any_stdin_is_answered_by_one_document() {
+fn any_stdin_gets_one_document() {
     // The API server is out of reach from the cell: what decides is the input.
     let (node, cell, mut numbers) = (Node::new(), Cell::new(), Numbers(seed()));
     let good = netconf(&node);
@@ -157,7 +157,7 @@ fn any_stdin_is_answered_by_one_document() {
 }
 
 #[test]
-fn any_environment_is_answered_by_one_document() {
+fn any_environment_gets_one_document() {
     let (node, cell, mut numbers) = (Node::new(), Cell::new(), Numbers(seed() + 1));
     let stdin = netconf(&node).to_string();
     for _ in 0..rounds() {
@@ -187,7 +187,7 @@ fn any_environment_is_answered_by_one_document() {
 }
 
 #[test]
-fn any_kubeconfig_is_answered_by_one_document() {
+fn any_kubeconfig_gets_one_document() {
     let (node, cell, mut numbers) = (Node::new(), Cell::new(), Numbers(seed() + 2));
     let mut good = node.kubeconfig();
     good["users"][0]["user"]["as"] = json!("somebody");
@@ -211,7 +211,7 @@ fn any_kubeconfig_is_answered_by_one_document() {
 }
 
 #[test]
-fn any_pod_is_a_pod_or_an_error() {
+fn any_pod_is_read_or_refused() {
     let mut numbers = Numbers(seed() + 3);
     let good = pod("meshed");
     for round in 0..rounds() {
@@ -226,7 +226,7 @@ fn any_pod_is_a_pod_or_an_error() {
 }
 
 #[test]
-fn any_pod_the_api_server_shows_is_answered_by_one_document() {
+fn any_pod_answer_gets_one_document() {
     let (node, namespace, mut numbers) = (Node::new(), Namespace::new(), Numbers(seed() + 4));
     let mut stdin = netconf(&node);
     stdin["runtimeConfig"] = Value::Null;

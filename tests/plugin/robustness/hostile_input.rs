@@ -102,7 +102,7 @@ const SUBNETS: [&str; 7] = [
 const USERS: [&str; 5] = ["-1", "4294967296", "4294967295", "proxy", "0x10"];
 
 #[test]
-fn an_entry_that_cannot_be_used_is_refused_by_its_source_its_key_and_its_text() {
+fn invalid_entry_is_refused_with_source_and_key() {
     let keys = [
         ("inbound-ports-to-ignore", "skip-inbound-ports", &PORTS[..]),
         ("outbound-ports-to-ignore", "skip-outbound-ports", &PORTS),
@@ -146,7 +146,7 @@ fn an_entry_that_cannot_be_used_is_refused_by_its_source_its_key_and_its_text() 
 }
 
 #[test]
-fn blanks_doubles_overlaps_and_host_bits_are_what_they_mean() {
+fn blanks_overlaps_and_host_bits_are_normalised() {
     let mut ground = Ground::new();
     ground.netconf["linkerd"] = json!({
         "ipv6": true,
@@ -170,7 +170,7 @@ fn blanks_doubles_overlaps_and_host_bits_are_what_they_mean() {
 // === size ===
 
 #[test]
-fn ten_thousand_ports_and_five_thousand_subnets_are_programmed() {
+fn ten_thousand_ports_are_programmed() {
     let mut ground = Ground::new();
     let ports: Vec<String> = (0..10_000).map(|i| (2 * i + 1).to_string()).collect();
     let subnets: Vec<String> = (0..2500)
@@ -197,7 +197,7 @@ fn ten_thousand_ports_and_five_thousand_subnets_are_programmed() {
 }
 
 #[test]
-fn annotations_as_large_as_kubernetes_takes_them_are_read_from_the_pod_and_from_the_runtime() {
+fn largest_annotations_are_read() {
     let mut ground = Ground::new();
     // 256 KiB for all of a pod's annotations together (TotalAnnotationSizeLimitB in k8s.io/apimachinery).
     let mut ports: String = (0..32_000).map(|i| format!("{},", 2 * i + 1)).collect();
@@ -219,7 +219,7 @@ fn annotations_as_large_as_kubernetes_takes_them_are_read_from_the_pod_and_from_
 }
 
 #[test]
-fn a_pod_of_three_megabytes_is_read_and_an_answer_without_end_is_not() {
+fn oversized_answer_is_refused() {
     let ground = Ground::new();
     let padded = |bytes: usize| {
         let env: Vec<Value> = (0..bytes / 1000)

@@ -116,7 +116,7 @@ fn at_every_call(
 }
 
 #[test]
-fn killed_before_any_system_call_add_leaves_no_rules_or_all_and_del_and_add_work_after_it() {
+fn kill_before_any_syscall_leaves_no_half() {
     let points = at_every_call(Kill::Before, |sandbox, kill| {
         let over = sandbox.add_killed(kill, "");
         sandbox.del_and_add_work(kill);
@@ -128,7 +128,7 @@ fn killed_before_any_system_call_add_leaves_no_rules_or_all_and_del_and_add_work
 }
 
 #[test]
-fn killed_while_the_kernel_works_add_leaves_no_rules_or_all_and_del_and_add_work_after_it() {
+fn kill_during_any_syscall_leaves_no_half() {
     // Between 0 and 0.4 ms into the call: the kernel takes about 0.1 ms for the rules.
     let during = |n| Kill::During(n, Duration::from_micros(n as u64 * 97 % 400));
     let points = at_every_call(during, |sandbox, kill| {
@@ -142,7 +142,7 @@ fn killed_while_the_kernel_works_add_leaves_no_rules_or_all_and_del_and_add_work
 }
 
 #[test]
-fn killed_while_it_replaces_rules_add_leaves_the_old_ones_or_the_new() {
+fn kill_during_replacement_leaves_old_or_new() {
     let points = at_every_call(Kill::Before, |sandbox, kill| {
         sandbox.call_skipping("7000-7999", "ADD").succeed().unwrap();
         let before = sandbox.namespace.nft_list();

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::node::{Node, PLUGIN};
 
 #[test]
-fn every_netconf_and_pod_comes_to_the_rules_beside_them() {
+fn fixtures_produce_their_rules() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/rulesets");
     let node = Node::new();
     let mut cases: Vec<_> = fs::read_dir(&folder)

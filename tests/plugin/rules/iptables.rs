@@ -61,7 +61,7 @@ fn check(namespace: &Namespace, ruleset: &Ruleset, tools: Tools<'_>) -> Result<(
 }
 
 #[test]
-fn the_rules_are_those_a_reader_expects() {
+fn saved_rules_are_as_expected() {
     let namespace = Namespace::new();
     let ruleset = Ruleset::build(&Redirect {
         families: vec![Family::V4],
@@ -89,7 +89,7 @@ fn the_rules_are_those_a_reader_expects() {
 }
 
 #[test]
-fn every_variant_writes_what_it_finds_again_and_takes_it_away() {
+fn every_variant_writes_checks_and_removes_rules() {
     for mode in MODES {
         for redirect in [usual(), full()] {
             let (namespace, ruleset) = (Namespace::new(), Ruleset::build(&redirect));
@@ -108,7 +108,7 @@ fn every_variant_writes_what_it_finds_again_and_takes_it_away() {
 }
 
 #[test]
-fn the_mode_decides_which_programs_are_taken() {
+fn mode_selects_the_programs() {
     let namespace = Namespace::new();
     let ruleset = Ruleset::build(&usual());
     for (mode, programs) in [
@@ -146,7 +146,7 @@ fn huge_lists_are_written() {
 }
 
 #[test]
-fn rules_of_others_stay_and_connections_are_redirected_once() {
+fn foreign_rules_stay_and_redirect_once() {
     for mode in MODES {
         let wire = Wire::new();
         apply(&wire.pod, &Ruleset::build(&usual()), tools(mode));
@@ -163,7 +163,7 @@ fn rules_of_others_stay_and_connections_are_redirected_once() {
 }
 
 #[test]
-fn a_family_that_is_not_wanted_any_more_goes_away() {
+fn dropped_family_is_removed() {
     let namespace = Namespace::new();
     apply(&namespace, &Ruleset::build(&usual()), tools(IptablesMode::Legacy));
     let one = Ruleset::build(&Redirect {
@@ -177,7 +177,7 @@ fn a_family_that_is_not_wanted_any_more_goes_away() {
 }
 
 #[test]
-fn a_change_by_others_is_found_and_named() {
+fn foreign_change_is_found_and_named() {
     let ruleset = Ruleset::build(&full());
     for (change, difference) in [
         (
@@ -214,7 +214,7 @@ fn a_change_by_others_is_found_and_named() {
 }
 
 #[test]
-fn what_is_cut_off_is_found_without_knowing_what_is_wanted() {
+fn disconnected_chain_is_found_without_the_ruleset() {
     let tools = tools(IptablesMode::Legacy);
     let namespace = Namespace::new();
     let alone = || {

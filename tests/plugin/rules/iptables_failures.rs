@@ -61,7 +61,7 @@ impl Drop for Scripts {
 }
 
 #[test]
-fn a_variant_the_kernel_does_not_know_is_passed_over() {
+fn unsupported_variant_is_skipped() {
     let scripts = Scripts::new(&[
         (
             "iptables-nft-save",
@@ -85,7 +85,7 @@ fn a_variant_the_kernel_does_not_know_is_passed_over() {
 }
 
 #[test]
-fn when_the_second_family_fails_the_first_is_undone() {
+fn failed_second_family_undoes_the_first() {
     for failure in [
         "echo 'ip6tables-restore: line 4 failed' >&2; exit 1",
         "exec sleep 60",
@@ -120,7 +120,7 @@ fn call(node: &Node, namespace: &Namespace, verb: &str, path: &str) -> CniReply 
 }
 
 #[test]
-fn killed_between_the_families_check_tells_and_the_next_add_or_del_puts_it_right() {
+fn half_written_families_are_found_and_repaired() {
     let node = Node::new();
     let murder = Scripts::new(&[("ip6tables-legacy-save", "kill -9 $PPID")]);
     for verb in ["ADD", "DEL"] {
@@ -148,7 +148,7 @@ fn killed_between_the_families_check_tells_and_the_next_add_or_del_puts_it_right
 }
 
 #[test]
-fn a_program_that_hangs_is_stopped_by_the_deadline() {
+fn hanging_program_is_stopped_at_the_deadline() {
     for hang in ["exec sleep 60", "exec >&- 2>&-; exec sleep 60", "sleep 60"] {
         let scripts = Scripts::new(&[
             ("iptables-legacy-save", hang),
@@ -182,7 +182,7 @@ fn a_program_that_hangs_is_stopped_by_the_deadline() {
 }
 
 #[test]
-fn a_lock_held_by_others_is_waited_for_and_then_named() {
+fn held_xtables_lock_is_awaited_then_named() {
     let lock = File::create("/run/xtables.lock").expect("root may");
     lock.lock().expect("nobody holds it for long");
     let namespace = Namespace::new();

@@ -53,7 +53,7 @@ fn silent(reply: &CniReply) {
 }
 
 #[test]
-fn check_looks_where_the_rules_are_and_del_takes_them_away() {
+fn check_and_del_follow_the_used_backend() {
     let node = Node::new();
     for (mode, word) in MODES {
         let namespace = Namespace::new();
@@ -78,7 +78,7 @@ fn check_looks_where_the_rules_are_and_del_takes_them_away() {
 }
 
 #[test]
-fn del_takes_away_what_both_ways_have_left() {
+fn del_removes_rules_of_both_backends() {
     let node = Node::new();
     for (mode, word) in MODES {
         let namespace = Namespace::new();
@@ -98,7 +98,7 @@ fn del_takes_away_what_both_ways_have_left() {
 }
 
 #[test]
-fn a_second_interface_is_no_reason_to_program_the_pod_once_more() {
+fn second_interface_does_not_program_again() {
     let node = Node::new();
     let namespace = Namespace::new();
     fall_back(&namespace, IptablesMode::Legacy);
@@ -114,7 +114,7 @@ fn a_second_interface_is_no_reason_to_program_the_pod_once_more() {
 }
 
 #[test]
-fn whoever_never_needed_the_fallback_starts_no_program() {
+fn no_program_is_started_without_a_fallback() {
     let node = Node::new();
     let namespace = Namespace::new();
     namespace.command_with_input(

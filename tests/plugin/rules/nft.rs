@@ -26,7 +26,7 @@ fn read(namespace: &Namespace) -> Ruleset {
 }
 
 #[test]
-fn the_kernel_shows_our_rules_in_the_words_of_our_text() {
+fn kernel_listing_equals_the_printed_ruleset() {
     for redirect in [
         usual(),
         full(),
@@ -43,7 +43,7 @@ fn the_kernel_shows_our_rules_in_the_words_of_our_text() {
 }
 
 #[test]
-fn nft_makes_the_same_rules_of_our_text_as_we_do() {
+fn nft_reads_the_printed_ruleset_identically() {
     for redirect in [usual(), full(), huge()] {
         let (ours, theirs, ruleset) = (Namespace::new(), Namespace::new(), Ruleset::build(&redirect));
         apply(&ours, &ruleset);
@@ -58,7 +58,7 @@ fn nft_makes_the_same_rules_of_our_text_as_we_do() {
 }
 
 #[test]
-fn what_was_applied_is_read_back_as_it_was() {
+fn applied_ruleset_is_read_back_equal() {
     for redirect in [usual(), full(), huge()] {
         let (namespace, ruleset) = (Namespace::new(), Ruleset::build(&redirect));
         assert_eq!(read(&namespace), Ruleset::default());
@@ -69,7 +69,7 @@ fn what_was_applied_is_read_back_as_it_was() {
 }
 
 #[test]
-fn applying_again_replaces_with_the_same() {
+fn second_apply_replaces_with_the_same() {
     let (namespace, ruleset) = (Namespace::new(), Ruleset::build(&full()));
     apply(&namespace, &ruleset);
     let before = namespace.nft_list();
@@ -78,7 +78,7 @@ fn applying_again_replaces_with_the_same() {
 }
 
 #[test]
-fn a_family_that_is_not_wanted_any_more_goes_away() {
+fn dropped_family_is_removed() {
     let namespace = Namespace::new();
     apply(&namespace, &Ruleset::build(&full()));
     for family in [Family::V4, Family::V6] {
@@ -92,7 +92,7 @@ fn a_family_that_is_not_wanted_any_more_goes_away() {
 }
 
 #[test]
-fn an_empty_ruleset_is_no_table() {
+fn empty_ruleset_has_no_table() {
     let namespace = Namespace::new();
     assert_eq!(apply(&namespace, &Ruleset::default()), Applied::Created);
     apply(&namespace, &Ruleset::build(&full()));
@@ -101,7 +101,7 @@ fn an_empty_ruleset_is_no_table() {
 }
 
 #[test]
-fn removing_takes_our_tables_and_says_whether_there_were_any() {
+fn remove_reports_whether_tables_existed() {
     let namespace = Namespace::new();
     assert!(!namespace.run(nft::remove).unwrap());
     apply(&namespace, &Ruleset::build(&full()));
@@ -111,7 +111,7 @@ fn removing_takes_our_tables_and_says_whether_there_were_any() {
 }
 
 #[test]
-fn tables_of_others_stay_as_they_are() {
+fn foreign_tables_stay_unchanged() {
     let namespace = Namespace::new();
     program_as_linkerd_cni(&namespace);
     namespace.nft("table inet other { set s { type ipv4_addr; elements = { 1.2.3.4 }; }; chain c { ip saddr @s drop; }; }\n");
@@ -127,7 +127,7 @@ fn tables_of_others_stay_as_they_are() {
 }
 
 #[test]
-fn a_batch_that_fails_changes_nothing_and_names_the_rule() {
+fn failed_batch_changes_nothing_and_names_rule() {
     let mut broken = Ruleset::build(&full());
     // The last rule of all now looks into a set that is not there.
     broken.tables[1].sets.pop();
@@ -149,7 +149,7 @@ fn a_batch_that_fails_changes_nothing_and_names_the_rule() {
 }
 
 #[test]
-fn without_the_right_to_change_the_network_the_error_says_which_right() {
+fn missing_capability_is_named() {
     let namespace = Namespace::new();
     let error = namespace
         .run_as(65534, 65534, || nft::apply(&Ruleset::build(&usual())))
@@ -160,7 +160,7 @@ fn without_the_right_to_change_the_network_the_error_says_which_right() {
 }
 
 #[test]
-fn a_change_by_others_is_found_and_named() {
+fn foreign_change_is_found_and_named() {
     let wanted = Ruleset::build(&full());
     for (change, difference) in [
         (
@@ -224,7 +224,7 @@ fn a_change_by_others_is_found_and_named() {
 }
 
 #[test]
-fn one_port_and_all_ports_are_sets_like_any_other() {
+fn one_port_and_all_ports_are_sets() {
     for list in ["1", "65535", "1-65535", "1-2,65534-65535"] {
         let ruleset = Ruleset::build(&Redirect {
             skip_outbound: ports(list),

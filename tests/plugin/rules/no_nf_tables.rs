@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[test]
-fn on_a_kernel_without_nf_tables_the_variant_that_does_not_need_it_is_found() {
+fn working_iptables_variant_is_chosen() {
     let wire = Wire::new();
     let ruleset = Ruleset::build(&usual());
     let error = without_nf_tables(|| wire.pod.run(|| nft::apply(&ruleset))).unwrap_err();
@@ -49,7 +49,7 @@ fn on_a_kernel_without_nf_tables_the_variant_that_does_not_need_it_is_found() {
 }
 
 #[test]
-fn without_nf_tables_the_plugin_s_answers_are_the_same() {
+fn replies_are_the_same_without_nf_tables() {
     let (node, wire) = (Node::new(), Wire::new());
     let mut netconf = node.netconf(&["192.0.2.2/24", "fd77::2/64"]);
     netconf["log_level"] = json!("info");

@@ -70,7 +70,7 @@ pub(crate) fn subnets(list: &str) -> CidrSet {
 }
 
 #[test]
-fn a_ruleset_matches_itself_and_is_whole() {
+fn ruleset_matches_itself_and_is_complete() {
     for redirect in [usual(), full(), huge()] {
         let ruleset = Ruleset::build(&redirect);
         ruleset.matches(&ruleset).unwrap();
@@ -79,7 +79,7 @@ fn a_ruleset_matches_itself_and_is_whole() {
 }
 
 #[test]
-fn the_first_difference_is_named() {
+fn first_difference_is_named() {
     for (what, change, against_wanted, by_itself) in DIFFERENCES {
         let wanted = Ruleset::build(&full());
         let mut found = wanted.clone();
@@ -149,7 +149,7 @@ const DIFFERENCES: [Case; 8] = [
 ];
 
 #[test]
-fn a_comment_in_other_words_is_no_difference() {
+fn comment_wording_is_not_a_difference() {
     let wanted = Ruleset::build(&full());
     let mut found = wanted.clone();
     found.tables[0].chains[0].rules[0].comment = "from another version".into();
@@ -157,7 +157,7 @@ fn a_comment_in_other_words_is_no_difference() {
 }
 
 #[test]
-fn a_subnet_enters_its_own_family_only() {
+fn subnet_enters_only_its_own_family() {
     let ruleset = Ruleset::build(&Redirect {
         skip_sources: subnets("10.0.0.0/8"),
         ..usual()

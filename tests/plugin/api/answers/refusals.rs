@@ -189,7 +189,7 @@ pub(super) fn refusals() -> Vec<Row> {
 }
 
 #[test]
-fn a_refusal_is_told_once_with_its_class_and_without_a_secret() {
+fn refusal_is_reported_without_a_retry() {
     let node = Node::new();
     for row in &refusals() {
         check(&node, row, Duration::from_secs(5));

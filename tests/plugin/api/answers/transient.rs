@@ -142,7 +142,7 @@ fn odd_pauses() -> Vec<Row> {
 }
 
 #[test]
-fn a_trouble_is_asked_again_until_the_deadline_and_then_told() {
+fn transient_failure_is_retried_until_the_deadline() {
     let deadline = Duration::from_secs(1);
     // Each on a node of its own, all at once: nearly all of the time is pauses.
     thread::scope(|scope| {
@@ -164,7 +164,7 @@ fn a_trouble_is_asked_again_until_the_deadline_and_then_told() {
 }
 
 #[test]
-fn a_trouble_that_passes_costs_no_call() {
+fn passing_failure_does_not_fail_the_call() {
     let node = Node::new();
     for (what, answer, _, _) in troubles() {
         // How long the server wants to be left alone is another test's matter, and seconds of this one's.

@@ -7,7 +7,7 @@ use super::{Block, VERSIONS, call, conf, failure, silent};
 use crate::node::{Node, PLUGIN};
 
 #[test]
-fn block_7_a_previous_result_comes_back_as_it_came_in_every_version() {
+fn block_7_previous_result_is_returned_unchanged() {
     let mut block = Block("prevResult", 0);
     let add = |previous: &str, version: &str| {
         let conf = conf(version).to_string();
@@ -51,7 +51,7 @@ fn block_7_a_previous_result_comes_back_as_it_came_in_every_version() {
 }
 
 #[test]
-fn block_7_a_previous_result_of_the_same_shape_is_taken_for_one_of_the_version_asked_in() {
+fn block_7_previous_result_may_state_compatible_versions() {
     let mut block = Block("prevResult of another version", 0);
     // The reference library has one type for each of these, and takes any of its versions for it.
     let shapes = [
@@ -84,7 +84,7 @@ fn block_7_a_previous_result_of_the_same_shape_is_taken_for_one_of_the_version_a
 }
 
 #[test]
-fn block_7_commands_without_a_use_for_a_previous_result_do_not_look_at_it() {
+fn block_7_other_commands_ignore_the_previous_result() {
     let mut block = Block("prevResult of DEL, GC and STATUS", 0);
     for previous in [json!({"cniVersion": "0.4.0"}), json!([]), json!({"ips": 7})] {
         for verb in ["DEL", "GC", "STATUS"] {
@@ -97,7 +97,7 @@ fn block_7_commands_without_a_use_for_a_previous_result_do_not_look_at_it() {
 }
 
 #[test]
-fn block_8_args_and_runtime_configuration_are_taken_in_any_shape_runtimes_give_them() {
+fn block_8_every_shape_of_args_is_accepted() {
     let mut block = Block("CNI_ARGS and runtimeConfig", 0);
     let exempt = "IgnoreUnknown=1;K8S_POD_NAMESPACE=kube-system;K8S_POD_NAME=p";
     for args in [
@@ -142,7 +142,7 @@ fn block_8_args_and_runtime_configuration_are_taken_in_any_shape_runtimes_give_t
 }
 
 #[test]
-fn block_9_del_succeeds_whatever_is_left_of_the_container() {
+fn block_9_del_succeeds_without_a_container() {
     let mut block = Block("DEL", 0);
     let file = std::env::temp_dir().join(format!("evergreen-plain-file-{}", std::process::id()));
     std::fs::write(&file, "").unwrap();
@@ -167,7 +167,7 @@ fn block_9_del_succeeds_whatever_is_left_of_the_container() {
 }
 
 #[test]
-fn block_10_check_tells_rules_that_are_there_from_rules_that_are_not() {
+fn block_10_check_detects_missing_rules() {
     let mut block = Block("CHECK", 0);
     let node = Node::new();
     let namespace = Namespace::new();
@@ -197,7 +197,7 @@ fn block_10_check_tells_rules_that_are_there_from_rules_that_are_not() {
 }
 
 #[test]
-fn block_11_status_fails_only_for_a_configuration_that_would_fail_every_add() {
+fn block_11_status_fails_only_for_unusable_configuration() {
     let mut block = Block("STATUS", 0);
     silent(&call("STATUS").run().unwrap());
     for broken in [
@@ -218,7 +218,7 @@ fn block_11_status_fails_only_for_a_configuration_that_would_fail_every_add() {
 }
 
 #[test]
-fn block_12_gc_takes_every_encoding_and_keeps_nothing() {
+fn block_12_gc_accepts_every_encoding() {
     let mut block = Block("GC", 0);
     let attachments = [
         json!([{"containerID": "c", "ifname": "eth0"}]),
@@ -238,7 +238,7 @@ fn block_12_gc_takes_every_encoding_and_keeps_nothing() {
 }
 
 #[test]
-fn block_13_our_own_namespace_is_refused_before_anything_is_done() {
+fn block_13_own_namespace_is_refused() {
     let mut block = Block("own namespace", 0);
     // The binary is started inside a namespace of the test's, which is then its own.
     let own = Namespace::new();
@@ -273,7 +273,7 @@ fn block_13_our_own_namespace_is_refused_before_anything_is_done() {
 }
 
 #[test]
-fn block_14_output_is_one_document_with_exit_code_one_and_the_version_of_the_call() {
+fn block_14_error_states_the_calls_version() {
     let mut block = Block("output", 0);
     for version in VERSIONS {
         let mut conf = conf(version);

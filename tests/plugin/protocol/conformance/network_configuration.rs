@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Block, call, conf, failure};
 
 #[test]
-fn block_5_stdin_is_checked_before_the_command_and_its_version() {
+fn block_5_stdin_is_checked_before_the_command() {
     let mut block = Block("stdin", 0);
     for verb in ["ADD", "DEL", "CHECK", "GC", "STATUS", "FOO"] {
         for stdin in ["", "{", "[]", "\"x\"", "7", r#"{"name":7}"#, r#"{"name":"n"} x"#] {
@@ -37,7 +37,7 @@ fn block_5_stdin_is_checked_before_the_command_and_its_version() {
 }
 
 #[test]
-fn block_5_keys_are_read_in_upper_or_lower_case_as_the_reference_reads_them() {
+fn block_5_keys_are_case_insensitive() {
     let mut block = Block("keys in another case", 0);
     let call = call("ADD").stdin(
         r#"{"NAME":"net","CNIVERSION":"0.4.0","Kubernetes":{"KubeConfig":"/x"},"Linkerd":{"Ports-To-Redirect":null},
@@ -60,7 +60,7 @@ fn block_5_keys_are_read_in_upper_or_lower_case_as_the_reference_reads_them() {
 }
 
 #[test]
-fn block_5_versions_are_told_apart_as_the_reference_tells_them() {
+fn block_5_versions_are_checked_like_the_reference() {
     let mut block = Block("cniVersion", 0);
     let with = |verb: &str, version: Value| {
         let mut conf = conf("");

@@ -176,7 +176,7 @@ impl Writer<'_> {
 }
 
 #[test]
-fn two_hundred_odd_previous_results_come_back_byte_for_byte() {
+fn odd_previous_results_are_returned_byte_for_byte() {
     let mut numbers = Numbers(seed() + 5);
     let mut bytes = 0;
     for i in 0..DOCUMENTS {

@@ -9,7 +9,7 @@ use super::Ground;
 // === the pod ===
 
 #[test]
-fn of_two_containers_called_linkerd_proxy_the_first_that_runs_beside_the_app_decides() {
+fn first_proxy_container_of_two_decides() {
     let mut ground = Ground::new();
     ground.netconf["log_level"] = json!("info");
     let twin =
@@ -40,7 +40,7 @@ fn of_two_containers_called_linkerd_proxy_the_first_that_runs_beside_the_app_dec
 }
 
 #[test]
-fn containers_with_hostile_names_and_values_change_nothing() {
+fn hostile_container_names_change_nothing() {
     let ground = Ground::new();
     let mut odd = String::new();
     for i in 0..32_u8 {
@@ -74,7 +74,7 @@ fn containers_with_hostile_names_and_values_change_nothing() {
 // === the runtime ===
 
 #[test]
-fn a_pod_name_that_could_lead_elsewhere_is_refused_before_anybody_is_asked() {
+fn invalid_pod_name_is_refused_before_any_request() {
     let ground = Ground::new();
     for name in [
         "../x",
@@ -107,7 +107,7 @@ fn a_pod_name_that_could_lead_elsewhere_is_refused_before_anybody_is_asked() {
 }
 
 #[test]
-fn a_uid_nobody_would_give_is_only_compared() {
+fn invalid_uid_is_only_compared() {
     let ground = Ground::new();
     for uid in ["../x", "x y", "%", "\u{e4}"] {
         let args = format!("K8S_POD_UID={uid};K8S_POD_NAME=web-0;IgnoreUnknown=1;K8S_POD_NAMESPACE=shop");
@@ -125,7 +125,7 @@ fn a_uid_nobody_would_give_is_only_compared() {
 }
 
 #[test]
-fn a_netns_that_is_none_is_named_and_nothing_waits_for_it() {
+fn invalid_netns_is_named_without_blocking() {
     let ground = Ground::new();
     let folder = ground.node.path("places");
     fs::create_dir(&folder).unwrap();
