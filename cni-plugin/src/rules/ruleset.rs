@@ -1,11 +1,11 @@
-//! The rules a redirect comes to, as the kernel should hold them. Pure: knows no socket and no process.
+//! The rules for a redirect, as the kernel should hold them. Pure: no socket, no process.
 //!
-//! One table per family, `ip` and `ip6`, and not one `inet` table for both: nat in `inet` needs Linux 5.2, a kernel
-//! without IPv6 can still do the `ip` table, and a family that is not wanted is simply a table that is not there.
+//! One table per family, `ip` and `ip6`, instead of one `inet` table for both: nat in `inet` needs Linux 5.2, a kernel
+//! without IPv6 still supports the `ip` table, and an unwanted family is simply an absent table.
 //!
-//! The text of a [`Ruleset`] is what `nft -f` reads and what `nft list table` shows. Each rule's comment says what
-//! the rule is for, which one it is, and the sum of the whole, so that the kernel's own copy tells later what was
-//! meant to be there (see [`Ruleset::is_whole`]).
+//! The text of a [`Ruleset`] is what `nft -f` reads and `nft list table` shows. Each rule's comment holds its position, a
+//! checksum of the whole ruleset and its purpose, so that the kernel's copy can be checked later without knowing the
+//! wanted rules (see [`Ruleset::is_whole`]).
 
 mod build;
 mod compare;
@@ -19,50 +19,50 @@ use crate::net::{
     ports::{Port, PortSet},
 };
 
-/// The name of our table in either family. Whatever is in it is ours, whatever is outside is not.
+/// The name of the plugin's table in either family. The plugin owns everything in it and touches nothing outside.
 pub const TABLE: &str = "evergreen_cni";
 
-/// All our tables in one network namespace, IPv4 first. No table: the pod is not redirected.
+/// All tables of the plugin in one network namespace, IPv4 first. Without tables, the pod is not redirected.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ruleset {
     /// At most one of each family.
     pub tables: Vec<Table>,
 }
 
-/// Our table of one family.
+/// The plugin's table of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// The family of the packets that pass it.
+    /// The family of its packets.
     pub family: Family,
-    /// The sets its rules look into, none of them empty, in the order of [`SetName`].
+    /// The sets its rules refer to, none of them empty, in the order of [`SetName`].
     pub sets: Vec<Set>,
-    /// What comes in, then what goes out.
+    /// Inbound, then outbound.
     pub chains: Vec<Chain>,
 }
 
-/// A set of intervals with a name.
+/// A named set of intervals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Set {
-    /// Its name in the table; says also what kind of elements it has.
+    /// Its name in the table, which determines the type of its elements.
     pub name: SetName,
-    /// What is in it.
+    /// Its elements.
     pub elements: Elements,
 }
 
-/// The sets we use.
+/// The sets that rules use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SetName {
-    /// Destination ports left alone on the way in.
+    /// Inbound destination ports that bypass the proxy.
     SkipInboundPorts,
-    /// Source addresses left alone on the way in.
+    /// Source addresses whose inbound connections bypass the proxy.
     SkipSources,
-    /// The only destination ports redirected on the way in.
+    /// The only inbound destination ports to redirect.
     RedirectPorts,
-    /// Destination ports left alone on the way out.
+    /// Outbound destination ports that bypass the proxy.
     SkipOutboundPorts,
 }
 
-/// What a set holds: inclusive ranges, ascending, with a gap between any two.
+/// The elements of a set: inclusive ranges, ascending, with a gap between any two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Elements {
     /// TCP ports.
@@ -71,43 +71,44 @@ pub enum Elements {
     Addresses(Vec<(IpAddr, IpAddr)>),
 }
 
-/// A nat chain; the kernel shows it the first packet of each connection.
+/// A nat chain; it sees the first packet of each connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
-    /// Where it stands.
+    /// Where it is attached.
     pub hook: Hook,
-    /// The first rule that matches decides.
+    /// The first matching rule decides.
     pub rules: Vec<Rule>,
 }
 
-/// Where in a packet's way a chain stands; also gives the chain its name.
+/// The netfilter hook of a chain, which also names the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
-    /// What comes into the pod.
+    /// Inbound packets.
     Prerouting,
-    /// What the pod's own processes send.
+    /// Packets from the pod's own processes.
     Output,
 }
 
-/// One rule: what it matches, what then happens, and why.
+/// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// What it matches.
+    /// The connections it matches.
     pub when: Match,
-    /// What then happens.
+    /// What happens to them.
     pub then: Verdict,
-    /// `POSITION/COUNT SUM PURPOSE`, for people and for CHECK.
+    /// `POSITION/COUNT SUM PURPOSE`, for people and for CHECK. The purpose is text only; the rest must stay readable
+    /// between versions.
     pub comment: String,
 }
 
-/// What a rule matches.
+/// The connections a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Match {
-    /// Sockets this user made.
+    /// Sockets of this user.
     User(u32),
-    /// Sockets this group made.
+    /// Sockets of this group.
     Group(u32),
-    /// What leaves by `lo`: the pod talking to itself, be it by its own address.
+    /// Packets out of `lo`, also those to the pod's own address.
     Loopback,
     /// TCP to a port in the set.
     PortIn(SetName),
@@ -117,16 +118,16 @@ pub enum Match {
     Tcp,
 }
 
-/// What happens to a connection that a rule matches.
+/// What happens to a matching connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is left alone.
+    /// It bypasses the proxy.
     Return,
-    /// It goes to this port on this pod.
+    /// It is redirected to this port of the pod.
     Redirect(Port),
 }
 
-/// Family and name of our table, as in `nft list table`.
+/// Returns family and name of the plugin's table, as in `nft list table`.
 pub(crate) fn title(family: Family) -> String {
     format!("{} {TABLE}", text::keyword(family))
 }
@@ -134,7 +135,7 @@ pub(crate) fn title(family: Family) -> String {
 // === impl Ruleset ===
 
 impl Ruleset {
-    /// What stands in nf_tables where the rules themselves are the fallback's: a table without a chain.
+    /// The mark in nf_tables that the rules are in iptables: a table without chains.
     pub(crate) fn mark() -> Self {
         let empty = Table {
             family: Family::V4,
@@ -144,7 +145,7 @@ impl Ruleset {
         Self { tables: vec![empty] }
     }
 
-    /// True for nothing but the mark.
+    /// Returns true for the mark alone.
     pub(crate) fn is_mark(&self) -> bool {
         *self == Self::mark()
     }
@@ -161,12 +162,12 @@ impl SetName {
         Self::SkipOutboundPorts,
     ];
 
-    /// The set with this name in the kernel.
+    /// Returns the set with this name in the kernel.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|set| set.name() == name)
     }
 
-    /// The name in the kernel.
+    /// Returns the name in the kernel.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SkipInboundPorts => "skip_inbound_ports",
@@ -186,7 +187,7 @@ impl fmt::Display for SetName {
 // === impl Elements ===
 
 impl Elements {
-    /// True when the set would match nothing.
+    /// Returns true when the set would match nothing.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Ports(ports) => ports.is_empty(),
@@ -198,7 +199,7 @@ impl Elements {
 // === impl Hook ===
 
 impl Hook {
-    /// The hook's name in `nft`, and the chain's.
+    /// Returns the name of the hook in `nft`, and of the chain.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Prerouting => "prerouting",
@@ -206,8 +207,8 @@ impl Hook {
         }
     }
 
-    /// -100, which `nft` calls `dstnat` in prerouting: where destination addresses are changed
-    /// (`NF_IP_PRI_NAT_DST` in linux/netfilter_ipv4.h).
+    /// Returns -100, which `nft` calls `dstnat` in prerouting: the priority of destination nat (`NF_IP_PRI_NAT_DST` in
+    /// linux/netfilter_ipv4.h).
     pub const fn priority(self) -> i32 {
         -100
     }
@@ -216,17 +217,17 @@ impl Hook {
 // === impl Rule ===
 
 impl Rule {
-    /// The first word of the comment, `POSITION/COUNT`.
+    /// Returns the first word of the comment, `POSITION/COUNT`.
     pub fn position(&self) -> &str {
         self.comment.split(' ').next().unwrap_or_default()
     }
 
-    /// The second word of the comment: the sum over all tables, as it was when they were written.
+    /// Returns the second word of the comment: the checksum of all tables when they were written.
     pub fn sum(&self) -> &str {
         self.comment.split(' ').nth(1).unwrap_or_default()
     }
 
-    /// The rest of the comment: what the rule is for.
+    /// Returns the rest of the comment: the purpose of the rule.
     pub fn purpose(&self) -> &str {
         self.comment.splitn(3, ' ').nth(2).unwrap_or_default()
     }

@@ -140,8 +140,8 @@ fn failed_batch_changes_nothing_and_names_rule() {
         let error = namespace.run(|| nft::apply(&broken)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "nf_tables: cannot add rule 4 of chain output in table ip6 evergreen_cni (leave alone ports to skip on the \
-             way out): No such file or directory (os error 2)"
+            "nf_tables: cannot add rule 4 of chain output in table ip6 evergreen_cni (skip outbound ports): \
+             No such file or directory (os error 2)"
         );
         assert!(!error.is_no_nf_tables());
         assert_eq!(namespace.nft_list(), list);

@@ -129,13 +129,13 @@ const DIFFERENCES: [Case; 8] = [
         "no rule",
         |r| drop(r.tables[0].chains[1].rules.remove(2)),
         "rule 3 of chain output in table ip evergreen_cni is tcp dport @skip_outbound_ports return",
-        "rule 1/4 of chain output in table ip evergreen_cni says that it is \"1/5",
+        "rule 1/4 of chain output in table ip evergreen_cni has the comment \"1/5",
     ),
     (
         "no last rule",
         |r| drop(r.tables[0].chains[1].rules.pop()),
         "rule 5 of chain output in table ip evergreen_cni is missing: meta l4proto tcp redirect to :4140",
-        "rule 1/4 of chain output in table ip evergreen_cni says that it is \"1/5",
+        "rule 1/4 of chain output in table ip evergreen_cni has the comment \"1/5",
     ),
     (
         "a rule more",
@@ -144,7 +144,7 @@ const DIFFERENCES: [Case; 8] = [
             r.tables[0].chains[0].rules.push(again);
         },
         "rule 4 of chain prerouting in table ip evergreen_cni should not be there",
-        "rule 1/4 of chain prerouting in table ip evergreen_cni says that it is \"1/3",
+        "rule 1/4 of chain prerouting in table ip evergreen_cni has the comment \"1/3",
     ),
 ];
 

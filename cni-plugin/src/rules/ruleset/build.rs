@@ -1,4 +1,4 @@
-//! From a redirect to its rules. Their order is their meaning, and is linkerd-cni's.
+//! The rules for a redirect. Their order matters and is that of linkerd-cni.
 
 use super::{
     Chain, Elements, Hook, Match, Rule, Ruleset, Set,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Ruleset {
-    /// The rules for a redirect.
+    /// Builds the rules for a redirect.
     pub fn build(redirect: &Redirect) -> Self {
         let tables = redirect
             .families
@@ -23,7 +23,7 @@ impl Ruleset {
         ruleset
     }
 
-    /// Writes position, count and sum into each comment, in front of the purpose.
+    /// Puts position, count and checksum in front of the purpose in each comment.
     fn seal(&mut self) {
         let sum = self.sum();
         for chain in self.tables.iter_mut().flat_map(|t| &mut t.chains) {
@@ -42,18 +42,18 @@ impl Table {
         let chains = vec![
             Chain {
                 hook: Hook::Prerouting,
-                rules: incoming(redirect, has),
+                rules: inbound(redirect, has),
             },
             Chain {
                 hook: Hook::Output,
-                rules: outgoing(redirect, has),
+                rules: outbound(redirect, has),
             },
         ];
         Self { family, sets, chains }
     }
 }
 
-/// The sets that are not empty.
+/// Returns the sets that are not empty.
 fn sets(redirect: &Redirect, family: Family) -> Vec<Set> {
     let addresses = redirect.skip_sources.ranges(family);
     let sets = [
@@ -66,49 +66,49 @@ fn sets(redirect: &Redirect, family: Family) -> Vec<Set> {
     filled.map(|(name, elements)| Set { name, elements }).collect()
 }
 
-fn incoming(redirect: &Redirect, has: impl Fn(SetName) -> bool) -> Vec<Rule> {
+fn inbound(redirect: &Redirect, has: impl Fn(SetName) -> bool) -> Vec<Rule> {
     let mut rules = Vec::new();
     if has(SkipInboundPorts) {
         let when = Match::PortIn(SkipInboundPorts);
-        rules.push(Rule::leave(when, "leave alone ports to skip on the way in"));
+        rules.push(Rule::skip(when, "skip inbound ports"));
     }
     if has(SkipSources) {
         let when = Match::SourceIn(SkipSources);
-        rules.push(Rule::leave(when, "leave alone subnets to skip on the way in"));
+        rules.push(Rule::skip(when, "skip inbound subnets"));
     }
     let (when, purpose) = if has(RedirectPorts) {
         let when = Match::PortIn(RedirectPorts);
-        (when, "what comes in for the listed ports goes to the proxy")
+        (when, "redirect the listed inbound ports to the proxy")
     } else {
-        (Match::Tcp, "all other TCP that comes in goes to the proxy")
+        (Match::Tcp, "redirect all other inbound TCP to the proxy")
     };
     rules.push(Rule::redirect(when, redirect.inbound_port, purpose));
     rules
 }
 
-fn outgoing(redirect: &Redirect, has: impl Fn(SetName) -> bool) -> Vec<Rule> {
+fn outbound(redirect: &Redirect, has: impl Fn(SetName) -> bool) -> Vec<Rule> {
     let mut rules = Vec::new();
     if let Some(uid) = redirect.proxy_uid {
         let when = Match::User(uid);
-        rules.push(Rule::leave(when, "leave alone what the proxy itself sends"));
+        rules.push(Rule::skip(when, "skip the proxy's own traffic"));
     }
     if let Some(gid) = redirect.proxy_gid {
         let when = Match::Group(gid);
-        rules.push(Rule::leave(when, "leave alone what the proxy's group sends"));
+        rules.push(Rule::skip(when, "skip the proxy group's traffic"));
     }
     let when = Match::Loopback;
-    rules.push(Rule::leave(when, "leave alone what the pod says to itself"));
+    rules.push(Rule::skip(when, "skip loopback traffic"));
     if has(SkipOutboundPorts) {
         let when = Match::PortIn(SkipOutboundPorts);
-        rules.push(Rule::leave(when, "leave alone ports to skip on the way out"));
+        rules.push(Rule::skip(when, "skip outbound ports"));
     }
-    let purpose = "all other TCP that goes out goes to the proxy";
+    let purpose = "redirect all other outbound TCP to the proxy";
     rules.push(Rule::redirect(Match::Tcp, redirect.outbound_port, purpose));
     rules
 }
 
 impl Rule {
-    fn leave(when: Match, purpose: &str) -> Self {
+    fn skip(when: Match, purpose: &str) -> Self {
         Self {
             when,
             then: Verdict::Return,

@@ -1,15 +1,15 @@
-//! Rules found in the kernel against those that should be there: the first difference, in words.
+//! The first difference between the rules in the kernel and the wanted ones, as text.
 
 use std::fmt;
 
 use super::{Chain, Hook, Rule, Ruleset, TABLE, Table, title};
 
-/// The first thing in which found rules differ from those they should be.
+/// The first difference between found and wanted rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference(String);
 
 impl Ruleset {
-    /// Ok when these rules, found in the kernel, are the wanted ones; else the first difference.
+    /// Compares these rules, found in the kernel, with the wanted ones.
     pub fn matches(&self, wanted: &Self) -> Result<(), Difference> {
         for table in &wanted.tables {
             match self.tables.iter().find(|found| found.family == table.family) {
@@ -30,10 +30,9 @@ impl Ruleset {
         }
     }
 
-    /// Ok when these rules, found in the kernel, are still what their own comments say was once written.
+    /// Compares these rules, found in the kernel, with their own comments, for when the wanted rules are unknown.
     ///
-    /// For when nobody can be asked what is wanted. It shows that nothing was lost or changed since, not that what
-    /// was written is still right.
+    /// Success means that nothing was lost or changed since ADD, not that the rules are still right.
     pub fn is_whole(&self) -> Result<(), Difference> {
         if self.tables.is_empty() {
             return Err(Difference(format!("there is no table {TABLE}")));
@@ -48,7 +47,7 @@ impl Ruleset {
         let rules = self.tables.iter().flat_map(|t| &t.chains).flat_map(|c| &c.rules);
         match rules.map(Rule::sum).find(|written| *written != sum) {
             Some(written) => Err(Difference(format!(
-                "rules or sets of {TABLE} have changed since ADD wrote them: their sum is {sum}, their comments say {written}"
+                "rules or sets of {TABLE} have changed since ADD wrote them: their checksum is {sum}, their comments say {written}"
             ))),
             None => Ok(()),
         }
@@ -123,7 +122,7 @@ impl Chain {
                         rule.text(table.family)
                     )));
                 }
-                // A comment may change with our version; what happens to packets may not.
+                // Comments may differ between versions of the plugin.
                 Some(found) if (found.when, found.then) == (rule.when, rule.then) => {}
                 Some(found) => {
                     let (found, wanted) = (found.text(table.family), rule.text(table.family));
@@ -140,7 +139,7 @@ impl Chain {
         }
     }
 
-    /// Ok when there are rules, and as many and in the order as their comments say.
+    /// Checks that the chain has rules, in the number and order that their comments state.
     fn is_counted(&self, table: &Table) -> Result<(), Difference> {
         let place = format!("chain {} in table {}", self.hook.name(), title(table.family));
         if self.rules.is_empty() {
@@ -151,7 +150,7 @@ impl Chain {
             if rule.position() != position {
                 let found = &rule.comment;
                 return Err(Difference(format!(
-                    "rule {position} of {place} says that it is {found:?}"
+                    "rule {position} of {place} has the comment {found:?}"
                 )));
             }
         }
@@ -162,7 +161,7 @@ impl Chain {
 // === impl Difference ===
 
 impl Difference {
-    /// A difference that shows before the rules can be compared one by one.
+    /// A difference found before rules can be compared one by one.
     pub fn new(what: String) -> Self {
         Self(what)
     }

@@ -1,4 +1,4 @@
-//! A ruleset in `nft`'s words, and the sum over them.
+//! A ruleset in the syntax of `nft`, and its checksum.
 
 use std::{
     fmt::{self, Write as _},
@@ -15,14 +15,14 @@ impl fmt::Display for Ruleset {
 }
 
 impl Ruleset {
-    /// A short sum over the text without its comments: over all tables, so that one that is gone is missed.
+    /// Returns a short checksum of the text without comments, over all tables so that a missing one shows.
     ///
-    /// FNV-1a, folded to 32 bits. It tells a changed table from an unchanged one; it keeps no secret and stops no
-    /// forger, who could write the sum as well.
+    /// FNV-1a, folded to 32 bits. It detects changes, not forgery: a forger could write the checksum as well. It must not
+    /// change between versions, because CHECK compares it with the comments of rules an older version wrote.
     pub(super) fn sum(&self) -> String {
         let mut sum = Sum(0xcbf2_9ce4_8422_2325);
         for table in &self.tables {
-            // Writing into a sum cannot fail.
+            // Writing to a checksum cannot fail.
             let _ = table.write(&mut sum, false);
         }
         format!("{:08x}", (sum.0 >> 32) as u32 ^ sum.0 as u32)
@@ -56,7 +56,7 @@ impl Table {
     }
 }
 
-/// The family's name for a table and for the header of its packets.
+/// Returns the family's keyword for tables and packet headers.
 pub(super) fn keyword(family: Family) -> &'static str {
     match family {
         Family::V4 => "ip",
@@ -66,7 +66,7 @@ pub(super) fn keyword(family: Family) -> &'static str {
 
 impl Set {
     fn write(&self, out: &mut dyn fmt::Write, family: Family) -> fmt::Result {
-        // `nft` breaks the line after so many elements of a type.
+        // The number of elements after which `nft` breaks the line.
         let (kind, in_a_line) = match (&self.elements, family) {
             (Elements::Ports(_), _) => ("inet_service", 5),
             (Elements::Addresses(_), Family::V4) => ("ipv4_addr", 2),
@@ -84,17 +84,17 @@ impl Set {
 }
 
 impl Elements {
-    /// Each range, with what `between` says in front of the one with that index.
-    fn write(&self, out: &mut dyn fmt::Write, between: impl Fn(usize) -> &'static str) -> fmt::Result {
+    /// Writes each range after the separator for its index.
+    fn write(&self, out: &mut dyn fmt::Write, separator: impl Fn(usize) -> &'static str) -> fmt::Result {
         match self {
             Self::Ports(ports) => {
                 for (i, range) in ports.ranges().iter().enumerate() {
-                    write!(out, "{}{range}", between(i))?;
+                    write!(out, "{}{range}", separator(i))?;
                 }
             }
             Self::Addresses(ranges) => {
                 for (i, &(first, last)) in ranges.iter().enumerate() {
-                    out.write_str(between(i))?;
+                    out.write_str(separator(i))?;
                     write_addresses(out, first, last)?;
                 }
             }
@@ -102,7 +102,7 @@ impl Elements {
         Ok(())
     }
 
-    /// The elements in a message for people, who do not read thousands.
+    /// Returns the first elements, for messages.
     pub(super) fn excerpt(&self) -> String {
         let mut text = String::new();
         // Writing into a string cannot fail.
@@ -167,7 +167,7 @@ impl Rule {
         }
     }
 
-    /// The rule with its comment, on one line.
+    /// Returns the rule with its comment, on one line.
     pub(super) fn text(&self, family: Family) -> String {
         let mut text = String::new();
         // Writing into a string cannot fail.
