@@ -1,5 +1,5 @@
-//! Every kind of answer an API server, or what stands in its place, gives to `get pod`: its class, its message, and
-//! whether the pod's annotations may decide instead.
+//! Every answer an API server or a proxy in front of it gives to `get pod`: its error class, its message, and whether
+//! the pod's annotations may decide instead.
 
 mod refusals;
 mod transient;
@@ -14,13 +14,13 @@ use evergreen_test_support::{
 };
 use serde_json::json;
 
-use self::{refusals::refusals, transient::troubles};
+use self::{refusals::refusals, transient::transient_failures};
 use crate::node::{Node, POD};
 
-/// What is answered, what it is, what the message says.
+/// A case: its name, the answer, the expected error class, and a part of the expected message.
 type Row = (&'static str, Answer, Class, &'static str);
 
-/// How a `Status` names the pod.
+/// The `details` of a `Status` about the pod.
 const POD_DETAILS: &str = r#"{"name":"web-0","kind":"pods"}"#;
 
 fn check(node: &Node, row: &Row, within: Duration) {
@@ -43,7 +43,7 @@ fn check(node: &Node, row: &Row, within: Duration) {
     assert!(!secrets, "{what}: {text}");
 }
 
-/// The plugin itself, told to say all it can.
+/// Runs the plugin with debug logging.
 fn call(node: &Node, verb: &str) -> CniReply {
     let netconf = json!({"cniVersion": "1.1.0", "name": "linkerd-cni", "type": "linkerd-cni", "log_level": "debug",
         "kubernetes": {"kubeconfig": node.path("kubeconfig")}, "evergreen": {"deadline-seconds": 1},
@@ -55,7 +55,7 @@ fn call(node: &Node, verb: &str) -> CniReply {
 #[test]
 fn output_never_contains_a_secret() {
     thread::scope(|scope| {
-        for (what, answer, _, _) in refusals().into_iter().chain(troubles()) {
+        for (what, answer, _, _) in refusals().into_iter().chain(transient_failures()) {
             scope.spawn(move || {
                 let node = Node::new();
                 let token = node.rotate();

@@ -1,5 +1,5 @@
-//! How the name of a server is looked up: never by a module of the host, which belongs to another C library than a
-//! static plugin and would crash it.
+//! Name resolution in a static program: never through the host's NSS modules, which are built for another C library
+//! and would crash the plugin.
 
 use std::{ffi::OsStr, fs, io::Write};
 
@@ -13,13 +13,13 @@ fn host_nss_modules_are_not_loaded() {
     let node = Node::new();
     let server = format!("https://localhost:{}", node.api.address().port());
     node.write_kubeconfig(&node.with_cluster(json!({"server": server, "certificate-authority": "ca.crt"})));
-    // A module that is asked before the file which knows the name; without our choice glibc tries to load it.
+    // An NSS module listed before `files`; with its default settings glibc tries to load it.
     node.write("nsswitch.conf", "hosts: evergreen_probe files dns\n");
     let netconf = json!({"cniVersion": "1.0.0", "name": "linkerd-cni", "type": "linkerd-cni",
         "kubernetes": {"kubeconfig": node.path("kubeconfig")}, "linkerd": {"simulate": true},
         "prevResult": {"cniVersion": "1.0.0", "interfaces": [], "ips": []}});
 
-    // In a mount namespace of its own the file takes the place of the host's.
+    // A separate mount namespace replaces the host's file for this process only.
     let script = format!(
         "mount --bind {dir}/nsswitch.conf /etc/nsswitch.conf && exec strace -f -e trace=openat -o {dir}/trace \"$0\"",
         dir = node.dir.display()
@@ -39,6 +39,6 @@ fn host_nss_modules_are_not_loaded() {
     assert!(trace.contains("/etc/hosts"), "{trace}");
     assert!(
         !trace.contains("evergreen_probe"),
-        "a module was looked for: {trace}"
+        "an NSS module was opened: {trace}"
     );
 }

@@ -1,4 +1,4 @@
-//! An API server that is slow, gone, behind, or somewhere else: the call ends in time, and works as soon as it can.
+//! API servers that are slow, down, stale or elsewhere: the call ends by its deadline and succeeds as soon as it can.
 
 use std::{
     fs, thread,
@@ -21,7 +21,7 @@ use crate::node::{ACCOUNT, Node, POD, call, pod};
 const DEADLINE: Duration = Duration::from_millis(600);
 const TOLERANCE: Duration = Duration::from_millis(200);
 
-/// Asks, wants a timeout within the deadline, and gives the message.
+/// Gets the pod, asserts a timeout at the deadline, and returns the message.
 fn times_out(node: &Node, what: &str) -> String {
     let start = Instant::now();
     let error = node.ask_within(DEADLINE).expect_err(what);
@@ -84,7 +84,7 @@ fn unresolved_name_ends_at_the_deadline() {
     let start = Instant::now();
     let error = node.ask_within(DEADLINE).unwrap_err();
     assert!(start.elapsed() < DEADLINE + TOLERANCE, "{error}");
-    // Depending on the machine the name is refused at once or never answered.
+    // The machine's resolver decides whether the lookup fails at once or times out.
     assert!(
         matches!(error.class, Class::Unreachable | Class::Timeout),
         "{error}"
@@ -187,7 +187,10 @@ fn fallback_skips_a_retry_after_the_deadline() {
     );
     let error = client.unwrap().pod("shop", "web-0", None).unwrap_err();
     assert_eq!(error.class, Class::TooManyRequests);
-    assert!(!wait.is_over(), "it was waited for, for nothing");
+    assert!(
+        !wait.is_over(),
+        "the plugin waited although the pause exceeds its deadline"
+    );
     assert_eq!(node.api.requests().len(), 1);
 }
 
@@ -211,7 +214,7 @@ fn queue_timeout_matches_the_deadline() {
     let query = node.api.requests()[0].query.clone();
     let timeout = query.split("timeout=").nth(1).and_then(|t| t.strip_suffix("ms"));
     let timeout: u128 = timeout.unwrap().parse().unwrap();
-    // It keeps it for a quarter of that.
+    // API Priority and Fairness queues a request for a quarter of its timeout.
     let queued = timeout / 4;
     assert!(
         queued <= DEADLINE.as_millis() && queued > DEADLINE.as_millis() / 2,

@@ -1,4 +1,4 @@
-//! `proxy-url`: the one proxy there is. What the environment says is not read.
+//! `proxy-url` is the only proxy setting; proxy variables of the environment are ignored.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::node::{Node, call};
 
-/// A proxy that connects whomever it is asked for, and keeps what it was asked.
+/// A proxy that connects to any target and records the requests.
 struct Proxy {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -67,7 +67,7 @@ fn join(client: BufReader<TcpStream>, server: TcpStream) -> io::Result<()> {
     up.shutdown(std::net::Shutdown::Both)
 }
 
-/// HTTP CONNECT; what was asked is the whole head.
+/// Serves HTTP CONNECT; records the whole request head.
 fn http(client: &mut BufReader<TcpStream>) -> io::Result<(String, String)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -82,7 +82,7 @@ fn http(client: &mut BufReader<TcpStream>) -> io::Result<(String, String)> {
     Ok((target, head))
 }
 
-/// SOCKS 5 without authentication, for an IPv4 target (RFC 1928).
+/// Serves SOCKS 5 without authentication, for an IPv4 target (RFC 1928).
 fn socks(client: &mut BufReader<TcpStream>) -> io::Result<(String, String)> {
     let mut greeting = [0; 2];
     client.read_exact(&mut greeting)?;
@@ -96,7 +96,7 @@ fn socks(client: &mut BufReader<TcpStream>) -> io::Result<(String, String)> {
     Ok((target.clone(), target))
 }
 
-/// The same proxy behind TLS: what comes in on an address of its own is handed on to it in the clear.
+/// Starts a TLS listener that forwards to the proxy in plain text.
 fn behind_tls(proxy: &Proxy, pair: &Pair) -> SocketAddr {
     let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes())
         .flatten()
@@ -120,7 +120,7 @@ fn behind_tls(proxy: &Proxy, pair: &Pair) -> SocketAddr {
     address
 }
 
-/// Copies both ways, in turns, until one side ends.
+/// Copies both ways, alternately, until one side ends.
 fn pump(mut client: StreamOwned<ServerConnection, TcpStream>, mut server: TcpStream) -> io::Result<()> {
     let turn = Some(Duration::from_millis(2));
     client.sock.set_read_timeout(turn)?;

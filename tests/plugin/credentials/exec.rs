@@ -1,4 +1,4 @@
-//! Exec credential plugins: run on every call, bounded, and silent towards the reply.
+//! Exec credential plugins: run on every call, limited in time and output, and kept out of the reply.
 
 use std::{
     fs,
@@ -18,10 +18,10 @@ use crate::node::Node;
 
 const V1: &str = "client.authentication.k8s.io/v1";
 
-/// Makes a shell script that can be started.
+/// Writes an executable shell script.
 pub(crate) fn write_script(path: &Path, script: &str) {
-    // By another process: a descriptor of ours that is open for writing while another test starts a program would make
-    // the kernel refuse to run the file (ETXTBSY).
+    // Written by another process: if this one held the file open for writing while another test forks, the kernel would
+    // refuse to run it (ETXTBSY).
     let mut writer = Command::new("sh")
         .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
         .arg(path)
@@ -34,7 +34,7 @@ pub(crate) fn write_script(path: &Path, script: &str) {
     assert!(writer.wait().expect("wait for sh").success());
 }
 
-/// Writes a shell script as the plugin and a kubeconfig that names it, with more of the exec block.
+/// Writes a shell script and a kubeconfig that names it as exec plugin, with additional keys in its exec block.
 fn plugin(node: &Node, script: &str, more: Value) {
     write_script(&node.path("plugin"), script);
     let mut exec = json!({"apiVersion": V1, "interactiveMode": "Never", "command": "./plugin"});
@@ -154,7 +154,7 @@ fn hanging_plugin_is_killed_with_its_children() {
         "{error}"
     );
     let child = fs::read_to_string(pids).unwrap();
-    // The signal has been sent; the kernel may take a moment to bury the child.
+    // The child was sent a signal; the kernel may take a moment to end it.
     let start = Instant::now();
     loop {
         let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
@@ -163,7 +163,7 @@ fn hanging_plugin_is_killed_with_its_children() {
         }
         assert!(
             start.elapsed() < Duration::from_secs(10),
-            "its child still runs: {stat}"
+            "the plugin's child still runs: {stat}"
         );
         thread::sleep(Duration::from_millis(5));
     }
@@ -173,7 +173,7 @@ fn hanging_plugin_is_killed_with_its_children() {
 fn long_stderr_does_not_lose_the_credential() {
     let node = Node::new();
     let token = fs::read_to_string(node.path("token")).unwrap();
-    // Before it prints the credential, and after it.
+    // Before and after it prints the credential.
     for (before, after) in [
         ("head -c 1048576 /dev/zero >&2", ""),
         ("", "head -c 1048576 /dev/zero >&2"),

@@ -1,4 +1,4 @@
-//! A kubeconfig leads to the API server, or to a message that names the file and what to do.
+//! Kubeconfig forms that lead to the API server, and errors that name the file and what to do.
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
@@ -197,8 +197,7 @@ fn named_pipe_as_kubeconfig_does_not_block() {
 
 #[test]
 fn forbidden_kubeconfig_is_named() {
-    // Root may read everything, so that the message is shown by another file's refusal: /proc/self/mem cannot be read
-    // at its start.
+    // Root can read every regular file, so the test uses /proc/self/mem, which cannot be read at offset 0.
     let error = match open("/proc/self/mem".as_ref(), Duration::from_secs(1)) {
         Ok(_) => panic!("expected a failure"),
         Err(error) => error,

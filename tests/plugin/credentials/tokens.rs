@@ -1,5 +1,5 @@
-//! Tokens, certificates and authorities: whatever happens to them on disk or at the server, the next call works, or
-//! says what is wrong and never what the secret is.
+//! Tokens, client certificates and authorities that rotate or are damaged: the next call works, or its error names the
+//! problem without the secret.
 
 use std::{fs, time::Duration};
 
@@ -130,7 +130,7 @@ fn unusable_client_certificate_is_an_error() {
     let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     for (what, certificate, key, says) in [
         (
-            "the key of another",
+            "another certificate's key",
             one.certificate.as_str(),
             other.key.as_str(),
             "cannot be used",

@@ -1,11 +1,11 @@
-//! CHECK when the API server cannot be asked: the rules' own comments say what was meant.
+//! CHECK while the API server is unreachable: the checksum in the rules' comments shows whether they are complete.
 
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 use serde_json::{Value, json};
 
 use crate::node::{self, Node};
 
-/// A call for the meshed pod of the fixtures. The deadline is short, for what follows is an outage.
+/// A call for the meshed pod, with a short deadline because the API server is down.
 fn call(node: &Node, verb: &str, namespace: &Namespace, annotations: Value) -> CniCall {
     let mut netconf = node.netconf(&["10.1.0.5/24"]);
     netconf["evergreen"] = json!({"deadline-seconds": 0.8});

@@ -89,7 +89,7 @@ fn annotations_decide_with_a_damaged_kubeconfig() {
             "{damaged:?}: {reply:?}"
         );
     }
-    // What somebody has written and is wrong must not stay unseen.
+    // A complete kubeconfig with a mistake must be reported.
     let mut wrong = whole;
     wrong["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = json!(true);
     node.write_kubeconfig(&wrong);

@@ -1,4 +1,4 @@
-//! What the rules do to connections: real sockets in real namespaces, against a model that does not know our rules.
+//! Real connections in real network namespaces, compared with a model of linkerd-cni that shares no code with the plugin.
 
 mod configurations;
 mod model;
@@ -27,15 +27,16 @@ use self::{
     model::{From, Probe, Protocol, edges, ranges},
     world::{Established, World},
 };
+use crate::node::report;
 
 /// The pod's addresses.
 const POD: [&str; 2] = [POD_V4, POD_V6];
-/// Where most probes go: a port that no configuration but those meant to names.
+/// The port of most probes. Only configurations about this port list it.
 const APP: u16 = 8080;
-/// Somewhere behind the default route.
+/// Addresses behind the default route.
 const WORLD: [&str; 2] = ["203.0.113.5", "2001:db8::5"];
 /// An application's user and group, which no configuration names.
-const ANYBODY: From = From::Pod {
+const ANY_USER: From = From::Pod {
     uid: 65534,
     gid: 65534,
 };
@@ -65,7 +66,7 @@ fn probes(configuration: &Configuration) -> Vec<Probe> {
     let mut users = vec![
         From::Pod { uid: 0, gid: 0 },
         From::Pod { uid: 1000, gid: 1000 },
-        ANYBODY,
+        ANY_USER,
         proxy,
     ];
     users.extend(configuration.uid.map(|uid| From::Pod { uid, gid: 1000 }));
@@ -75,11 +76,11 @@ fn probes(configuration: &Configuration) -> Vec<Probe> {
             add(*from, at(WORLD[family], APP), Protocol::Tcp);
             add(*from, at(POD[family], APP), Protocol::Tcp);
         }
-        add(ANYBODY, at(loopback, APP), Protocol::Tcp);
+        add(ANY_USER, at(loopback, APP), Protocol::Tcp);
         add(proxy, at(loopback, APP), Protocol::Tcp);
-        add(ANYBODY, at(loopback, configuration.outbound_port), Protocol::Tcp);
-        add(ANYBODY, at(WORLD[family], APP), Protocol::Udp);
-        add(ANYBODY, at(POD[family], APP), Protocol::Udp);
+        add(ANY_USER, at(loopback, configuration.outbound_port), Protocol::Tcp);
+        add(ANY_USER, at(WORLD[family], APP), Protocol::Udp);
+        add(ANY_USER, at(POD[family], APP), Protocol::Udp);
         let peer = From::World(ip([PEER_V4, PEER_V6][family]));
         add(peer, at(POD[family], APP), Protocol::Tcp);
         add(peer, at(POD[family], APP), Protocol::Udp);
@@ -92,7 +93,7 @@ fn probes(configuration: &Configuration) -> Vec<Probe> {
             add(peer, at(POD[family], port), Protocol::Tcp);
         }
         for port in port_edges(&[configuration.skip_outbound]) {
-            add(ANYBODY, at(WORLD[family], port), Protocol::Tcp);
+            add(ANY_USER, at(WORLD[family], port), Protocol::Tcp);
         }
         for source in source_edges(configuration)
             .into_iter()
@@ -118,7 +119,7 @@ fn port_edges(lists: &[&str]) -> BTreeSet<u16> {
     edges
 }
 
-/// The edges of each subnet, but for the pod's own addresses: from those nobody else can come.
+/// The edges of each subnet, without the pod's own addresses, which no other sender can use.
 fn source_edges(configuration: &Configuration) -> BTreeSet<IpAddr> {
     let sources = configuration.skip_sources.split(',').flat_map(edges);
     sources.filter(|source| !POD.map(ip).contains(source)).collect()
@@ -126,7 +127,7 @@ fn source_edges(configuration: &Configuration) -> BTreeSet<IpAddr> {
 
 // === The matrix ===
 
-/// Counts, and what was not as the model says.
+/// Counts, and differences from the model.
 #[derive(Default)]
 struct Outcome {
     probes: usize,
@@ -134,7 +135,7 @@ struct Outcome {
     differences: Vec<String>,
 }
 
-/// Tries everything in every configuration, after the first apply and after a second one.
+/// Runs every probe of every configuration, after the first apply and after a second one.
 fn matrix(name: &str, apply: impl Fn(&Ruleset, bool) -> Result<(), String> + Sync) {
     let mut outcome = Outcome::default();
     for configuration in &CONFIGURATIONS {
@@ -173,8 +174,7 @@ fn matrix(name: &str, apply: impl Fn(&Ruleset, bool) -> Result<(), String> + Syn
         outcome.established,
         outcome.differences.len()
     );
-    // Past the test harness, which would keep it: the counts are part of what the suite shows.
-    let _ = writeln!(io::stdout(), "{line}");
+    report(&line);
     assert!(
         outcome.differences.is_empty(),
         "{}",
@@ -224,21 +224,21 @@ fn by_iptables(ruleset: &Ruleset, mode: IptablesMode) -> Result<(), String> {
     checked.map_err(|e| e.to_string())
 }
 
-// === Linkerd's own test of a pod ===
+// === Linkerd's network validator ===
 
-/// What the init container `linkerd-network-validator` does: as user 65534 it listens where the proxy will, connects to
-/// an address behind the default route, and passes if it meets itself.
+/// Does what the init container `linkerd-network-validator` does: listens on the proxy's port as user 65534, connects
+/// to an address behind the default route, and succeeds if the connection reaches its own listener.
 fn validator(listen: &str, connect: &str) -> io::Result<()> {
     let listener = TcpListener::bind(listen)?;
     let mut client =
         TcpStream::connect_timeout(&connect.parse().expect("an address"), Duration::from_secs(10))?;
     client.set_read_timeout(Some(Duration::from_secs(10)))?;
     let (mut server, _) = listener.accept()?;
-    server.write_all(b"a token nobody else knows")?;
+    server.write_all(b"a random token")?;
     drop(server);
     let mut token = String::new();
     client.read_to_string(&mut token)?;
-    (token == "a token nobody else knows")
+    (token == "a random token")
         .then_some(())
         .ok_or_else(|| io::Error::other(token))
 }
@@ -247,7 +247,7 @@ fn validator(listen: &str, connect: &str) -> io::Result<()> {
 fn linkerd_network_validator_passes() {
     let wire = Wire::new();
     let ruleset = Ruleset::build(&CONFIGURATIONS[0].redirect());
-    // Without rules nobody listens where it connects to.
+    // Without rules the connection is refused.
     let without = wire
         .pod
         .run_as(65534, 65534, || validator("0.0.0.0:4140", "1.1.1.1:20001"));

@@ -29,7 +29,7 @@ fn at(address: &str, port: u16) -> SocketAddr {
     (address.parse::<IpAddr>().expect("an address"), port).into()
 }
 
-/// Asserts that what leaves and enters the pod ends at the proxy, which can tell where it was to go.
+/// Asserts that connections from and to the pod reach the proxy, which sees their original destination.
 pub(crate) fn assert_redirected(wire: &Wire) {
     let _proxy = Listener::new(
         &wire.pod,

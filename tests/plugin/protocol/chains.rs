@@ -1,5 +1,5 @@
-//! Ours in chains with Debian's plugins, driven by the reference library: block 15 of the conformance matrix, second
-//! interfaces, the upgrade from linkerd-cni, and annotations handed over by the runtime.
+//! Evergreen in chains with Debian's plugins, driven by the reference library: block 15 of the conformance matrix, second
+//! interfaces, the upgrade from linkerd-cni, and annotations from the runtime.
 
 mod machine;
 
@@ -11,21 +11,21 @@ use serde_json::{Value, json};
 use self::machine::{GATEWAY, LIBRARIES, Machine, WORLD};
 use crate::{netns::redirect::program_as_linkerd_cni, node::report};
 
-/// A port of the node that `portmap` leads to the pod's port 8080.
+/// A port of the node that `portmap` forwards to the pod's port 8080.
 const HOST_PORT: u16 = 18080;
 
 fn at(address: &str, port: u16) -> SocketAddr {
     format!("{address}:{port}").parse().unwrap()
 }
 
-/// The pod's address, out of a result of any version since 0.3.0.
+/// Returns the pod's address from a result of any version since 0.3.0.
 fn address(result: &Value) -> String {
     let address = result["ips"][0]["address"].as_str();
     let address = address.unwrap_or_else(|| panic!("no address in {result}"));
     address.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// What a result is made of, without what differs from pod to pod.
+/// Returns a result without the values that differ between pods.
 fn shape(result: &Value) -> Value {
     match result {
         Value::Object(fields) => fields
@@ -38,7 +38,7 @@ fn shape(result: &Value) -> Value {
     }
 }
 
-/// Asserts that the pod's connections end at its proxy, and those to it, directly and by the node's port.
+/// Asserts that connections from the pod and to it, directly and through the node's port, reach its proxy.
 fn assert_redirected(machine: &Machine, pod: &Namespace, address: &str, by_host_port: bool, what: &str) {
     let _proxy = Listener::new(pod, &[at("0.0.0.0", 4140), at("0.0.0.0", 4143)]);
     let host_port = by_host_port.then_some((&machine.host, at(GATEWAY, HOST_PORT), 4143, at(address, 8080)));
@@ -59,7 +59,7 @@ fn assert_redirected(machine: &Machine, pod: &Namespace, address: &str, by_host_
     }
 }
 
-/// Debian's plugins as a node chains them; those that speak the version.
+/// Debian's plugins in the usual order, those that support the version.
 fn neighbours(machine: &Machine, version: &str) -> Vec<Value> {
     let mut all = vec![
         machine.bridge(88, true),
@@ -85,7 +85,7 @@ fn chain_result_is_unchanged_at_any_position() {
     for version in ["0.3.1", "0.4.0", "1.0.0"] {
         let others = neighbours(&machine, version);
         let pod = Namespace::new();
-        // Duplicate address detection would hold each address back for a second.
+        // Duplicate address detection would delay each address by a second.
         pod.sysctl("ipv6/conf/default/accept_dad", "0");
         machine.set_network("without", version, &others);
         let expected = shape(&machine.succeed("add", "without", &pod, &with));
@@ -100,7 +100,7 @@ fn chain_result_is_unchanged_at_any_position() {
             assert_eq!(result["cniVersion"], version, "{what}");
             assert_redirected(&machine, &pod, &address(&result), true, &what);
             if version != "0.3.1" {
-                // Without the mapping: the CHECK of Debian's portmap (1.1.1) finds fault with its own IPv6 rules.
+                // Without the mapping, because the CHECK of Debian's portmap (1.1.1) rejects its own IPv6 rules.
                 machine.succeed("check", "chain", &pod, &[]);
                 pod.nft("flush chain ip evergreen_cni output");
                 let checked = machine.cnitool("check", "chain", &pod, &[]);
@@ -120,7 +120,7 @@ fn chain_result_is_unchanged_at_any_position() {
                 "",
                 "{what}"
             );
-            // A runtime repeats itself, and then without a result to show.
+            // Runtimes repeat DEL, then without a previous result.
             machine.succeed("del", "chain", &pod, &with);
             chains += 1;
         }
@@ -139,7 +139,7 @@ fn unused_family_rules_are_not_drift() {
     machine.succeed("add", "chain", &pod, &[]);
     assert!(
         pod.nft_list().contains("table ip6 evergreen_cni"),
-        "nobody knows yet what the pod will have"
+        "the pod's families are not known yet"
     );
     machine.succeed("check", "chain", &pod, &[]);
     pod.nft("flush chain ip evergreen_cni prerouting");
@@ -184,7 +184,7 @@ fn newest_protocol_works_for_every_command() {
     assert_eq!(result, json!({"cniVersion": "1.1.0"}));
     assert!(pod.nft_list().contains("evergreen_cni"));
     machine.succeed("check", "alone", &pod, &[]);
-    // To the library nothing that it was not told of is valid: it deletes the attachment, then collects.
+    // The library treats every attachment it was not given as invalid: it runs DEL, then GC.
     machine.succeed("gc", "alone", &pod, &[]);
     assert_eq!(pod.nft_list(), "");
     machine.succeed("del", "alone", &pod, &[]);
@@ -201,10 +201,10 @@ fn second_interface_leaves_the_firsts_rules() {
     let rules = pod.nft_list();
     let second = machine.succeed("add", "second", &pod, &net1);
     assert!(address(&second).starts_with("10.89.0."), "{second}");
-    assert_eq!(pod.nft_list(), rules, "after the second interface came");
+    assert_eq!(pod.nft_list(), rules, "after ADD of the second interface");
     machine.succeed("check", "second", &pod, &net1);
     machine.succeed("del", "second", &pod, &net1);
-    assert_eq!(pod.nft_list(), rules, "after the second interface went");
+    assert_eq!(pod.nft_list(), rules, "after DEL of the second interface");
     machine.succeed("check", "first", &pod, &[]);
     assert_redirected(
         &machine,
@@ -214,9 +214,9 @@ fn second_interface_leaves_the_firsts_rules() {
         "after a second interface",
     );
     machine.succeed("del", "first", &pod, &[]);
-    assert_eq!(pod.nft_list(), "", "after the first interface went");
+    assert_eq!(pod.nft_list(), "", "after DEL of the first interface");
 
-    // The other order of the end: what is left of the pod has no rules.
+    // The other order of DEL also leaves no rules.
     machine.succeed("add", "first", &pod, &[]);
     machine.succeed("add", "second", &pod, &net1);
     machine.succeed("del", "first", &pod, &[]);
@@ -245,7 +245,7 @@ fn linkerd_cni_rules_survive_every_command() {
     assert_eq!(without_counters(&pod.nft_list()), without_counters(&theirs));
 }
 
-/// A ruleset without what packets have changed in it.
+/// Returns a ruleset without its packet and byte counters.
 fn without_counters(rules: &str) -> String {
     let mut words = rules.split(' ');
     let mut kept = Vec::new();
@@ -273,7 +273,7 @@ fn runtime_annotations_replace_the_api_server() {
     assert_eq!(
         machine.node().api.connections(),
         0,
-        "for a pod without any mark nobody is asked"
+        "an uninjected pod needs no API request"
     );
     assert_eq!(pod.nft_list(), "");
 

@@ -1,6 +1,5 @@
-//! The CNI specification by the letter, black-box: the cases that the reference library's own tests and behaviour come
-//! to, for all commands and versions, each from one table. The blocks are numbered as in that list; blocks that need
-//! rules or a chain have files of their own (`chains`, `killed`). Here are those that every command has in common.
+//! The CNI specification: the cases of the reference library's own tests, for all commands and versions. Blocks 1 to 6
+//! are common to all commands; `commands` has blocks 7 to 14, `chains` block 15, and `kill` covers interrupted calls.
 
 mod commands;
 mod network_configuration;
@@ -36,7 +35,7 @@ fn call(verb: &str) -> CniCall {
     CniCall::new(PLUGIN, verb, "/nowhere/netns").netconf(&conf("1.1.0"))
 }
 
-/// The code, message and details of a failure.
+/// Asserts a failure and returns its code, message and details.
 #[track_caller]
 fn failure(call: &CniCall) -> (u64, String, String) {
     let error = call.fail().expect("a failure");
@@ -99,7 +98,7 @@ fn block_2_version_ignores_stdin_and_environment() {
         );
         block.case();
     }
-    // A stdin that nobody closes: the answer comes all the same.
+    // The answer does not wait for stdin to be closed.
     let mut child = call("VERSION").command_under(&[]).spawn().unwrap();
     let held_open = child.stdin.take();
     assert!(child.wait().unwrap().success());
@@ -177,7 +176,7 @@ fn block_4_names_are_checked_like_the_reference() {
         silent(&fine.run().unwrap());
         block.case();
     }
-    // Where a value is not required nobody looks at it.
+    // Variables that a command does not require are not checked.
     silent(
         &call("STATUS")
             .env("CNI_CONTAINERID", "-a")

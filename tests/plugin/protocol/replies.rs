@@ -1,4 +1,4 @@
-//! What a black-box tester did to the plugin's binary and found wrong.
+//! Replies that cannot be written, closed standard streams, and unsupported versions.
 
 use std::{
     ffi::OsStr,
@@ -35,8 +35,8 @@ fn unwritable_reply_is_an_error() {
 
 #[test]
 fn unread_reply_is_an_error_without_a_signal() {
-    let (nobody, stdout) = pipe().unwrap();
-    drop(nobody);
+    let (reader, stdout) = pipe().unwrap();
+    drop(reader);
     assert_reports_unwritten_reply(stdout.into());
 }
 
@@ -61,7 +61,7 @@ fn closed_streams_are_not_reused_for_sockets() {
     by_hand["metadata"]["annotations"]["linkerd.io/created-by"] = json!("linkerd/cli x");
     node.api.put_pod("shop", "web-0", by_hand);
     node.api.put_namespace("shop", json!({}));
-    // Says something between two requests on one connection.
+    // With debug logging the plugin writes to stderr between two requests on one connection.
     let mut netconf = node.netconf(&["10.0.0.7/24"]);
     netconf["log_level"] = json!("debug");
     let add = |namespace: &Namespace, closed: &str| {
@@ -83,6 +83,6 @@ fn closed_streams_are_not_reused_for_sockets() {
     assert_eq!(
         reply.document().unwrap()["code"],
         6,
-        "nothing is stdin: {reply:?}"
+        "a closed stdin is an error: {reply:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! A node that comes back starts all its pods at once.
+//! A restarted node starts all its pods at once.
 
 use std::{
     sync::{Barrier, OnceLock},
@@ -10,10 +10,10 @@ use crate::node::{Node, call, report};
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 
 const PODS: usize = 100;
-/// The time of a call when the configuration does not say (`netconf::DEFAULT_DEADLINE`).
+/// The default deadline of a call (`netconf::DEFAULT_DEADLINE`).
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Makes all calls at the same moment; how long after it each was over, ascending.
+/// Starts all calls at the same moment and returns how long each took, ascending.
 fn at_once(calls: &[CniCall]) -> Vec<Duration> {
     let ready = Barrier::new(calls.len());
     let moment = OnceLock::new();
@@ -62,7 +62,7 @@ fn hundred_concurrent_pods_meet_the_deadline() {
         let rules: Vec<String> = sandboxes.iter().map(Namespace::nft_list).collect();
         assert!(
             rules.iter().all(|found| *found == rules[0]),
-            "{verb}: not all the same"
+            "{verb}: the rules differ between pods"
         );
         assert_eq!(
             rules[0].contains("table ip evergreen_cni"),
@@ -71,7 +71,7 @@ fn hundred_concurrent_pods_meet_the_deadline() {
             rules[0]
         );
     }
-    // One request for each pod, and none to undo it.
+    // ADD sends one request for each pod, DEL none.
     let asked = node.api.requests();
     assert!(asked.iter().all(|request| request.status == 200), "{asked:?}");
     assert_eq!(asked.len(), PODS);

@@ -1,4 +1,4 @@
-//! Damaged input of every kind is an error, and never a panic: a panic in a CNI plugin is a pod that never starts.
+//! Damaged kubeconfigs, bundles and tokens are errors, not panics: a panic in a CNI plugin keeps the pod from starting.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ current-context: |
   linkerd-cni-context
 ";
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
@@ -35,7 +35,7 @@ impl Numbers {
     }
 }
 
-/// Variants of a text.
+/// Passes damaged variants of a text to `each`.
 fn damage(text: &[u8], count: usize, mut each: impl FnMut(&[u8])) {
     let mut numbers = Numbers(count as u64);
     for _ in 0..count {
@@ -43,7 +43,7 @@ fn damage(text: &[u8], count: usize, mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// A text that was cut, had bytes changed, or a part doubled or taken out.
+/// Returns the text truncated, with bytes changed, or with a part repeated or removed.
 pub(crate) fn variant(text: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     const ODD: &[u8] = b"\0\t\n\r !\"#%&'*,-.:;<>?@[]`{|}~0\x7f\x80\xc3\xff";
     let mut variant = text.to_vec();
@@ -69,7 +69,7 @@ fn damaged_kubeconfig_never_panics() {
         "users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"c","interactiveMode":"Never"}}}],
         "contexts":[{"name":"c","context":{"cluster":"l","user":"u"}}],"current-context":"c"}"#;
     for text in [YAML, json] {
-        Kubeconfig::parse(text, Path::new("/x")).expect("the whole one is good");
+        Kubeconfig::parse(text, Path::new("/x")).expect("the undamaged kubeconfig is valid");
         damage(text.as_bytes(), 4000, |variant| {
             let _ = Kubeconfig::parse(&String::from_utf8_lossy(variant), Path::new("/x"));
         });

@@ -1,5 +1,5 @@
-//! Whatever comes in, what goes out is one CNI document, in time: thousands of variants of good input in each run, and
-//! `FUZZ_ROUNDS=1000000 FUZZ_SEED=7 cargo test -p evergreen-cni --test plugin fuzz` for hours of others.
+//! Any input gets one CNI document in time: thousands of variants of valid input in each run. For hours of others:
+//! `FUZZ_ROUNDS=1000000 FUZZ_SEED=7 cargo test -p evergreen-cni --test plugin fuzz`.
 
 mod mutation;
 mod previous;
@@ -27,12 +27,12 @@ use crate::{
     robustness::damaged_files::{Numbers, variant},
 };
 
-/// More than the longest deadline that a configuration may ask for (120 s).
-const PATIENCE: Duration = Duration::from_secs(130);
+/// Longer than the longest deadline a configuration may set (120 s).
+const TIMEOUT: Duration = Duration::from_secs(130);
 const VERBS: [&str; 6] = ["ADD", "ADD", "ADD", "CHECK", "DEL", "STATUS"];
 const ARGS: &str = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;K8S_POD_UID=4f1c;K8S_POD_INFRA_CONTAINER_ID=c1";
 
-/// A namespace for the rules, and one without a way out for the plugin to run in: a damaged kubeconfig may name any
+/// A namespace for the rules, and an isolated one for the plugin to run in, because a damaged kubeconfig may name any
 /// server.
 struct Cell {
     pod: Namespace,
@@ -53,19 +53,19 @@ impl Cell {
             .stdin(stdin)
     }
 
-    /// Runs a call from where it cannot reach anybody. Panics, with all that it takes to do it again, when the answer is
-    /// not as the protocol wants it.
+    /// Runs a call in the isolated namespace. Panics with everything needed to repeat it if the answer violates the
+    /// protocol.
     fn run(&self, call: &CniCall) {
         self.own.run(|| assert_answered(call));
     }
 }
 
-/// Asserts that the answer is a result, silence where there is no result, or an error object; and that it comes in time.
+/// Asserts that the answer comes in time and is a result, an error object, or empty where the command has no result.
 #[track_caller]
 fn assert_answered(call: &CniCall) {
     let start = Instant::now();
     let reply = call.run().unwrap_or_else(|e| panic!("{e:#}"));
-    let late = start.elapsed() > PATIENCE;
+    let late = start.elapsed() > TIMEOUT;
     let again = format!("{:.4000}", call.to_string());
     assert!(!late, "{:?} for {again}", start.elapsed());
     is_cni(&reply).unwrap_or_else(|why| panic!("{why}: {reply:?} of {again}"));
@@ -75,7 +75,7 @@ fn is_cni(reply: &CniReply) -> Result<(), String> {
     if reply.exit_code == Some(0) && reply.stdout.is_empty() {
         return Ok(());
     }
-    // Field by field: what is handed on may be nested deeper than a parser of whole documents follows.
+    // Parsed field by field: a passed-through result may be nested deeper than serde_json's recursion limit.
     let fields: BTreeMap<String, Box<RawValue>> =
         serde_json::from_str(&reply.stdout).map_err(|e| format!("not one object: {e}"))?;
     let version = field::<String>(&fields, "cniVersion").unwrap_or_default();
@@ -83,7 +83,7 @@ fn is_cni(reply: &CniReply) -> Result<(), String> {
     match (reply.exit_code, code, message) {
         _ if version.is_empty() => Err("no version".into()),
         (Some(0), None, _) => Ok(()),
-        // 999 is a fault of the plugin's own, a panic among them.
+        // 999 is an internal error, such as a panic.
         (Some(1), Some(code), Some(_)) if code != 999 => Ok(()),
         _ => Err("neither a result nor an error".into()),
     }
@@ -93,7 +93,7 @@ fn field<T: DeserializeOwned>(fields: &BTreeMap<String, Box<RawValue>>, key: &st
     serde_json::from_str(fields.get(key)?.get()).ok()
 }
 
-/// A variant that can be a variable of the environment.
+/// Returns a variant that can be an environment variable.
 fn text_variant(text: &str, numbers: &mut Numbers) -> OsString {
     let mut bytes = variant(text.as_bytes(), numbers);
     bytes.retain(|byte| *byte != 0);
@@ -128,7 +128,7 @@ fn say(count: usize, what: &str) {
 
 #[test]
 fn any_stdin_gets_one_document() {
-    // The API server is out of reach from the cell: what decides is the input.
+    // The cell cannot reach the API server, so the input alone decides.
     let (node, cell, mut numbers) = (Node::new(), Cell::new(), Numbers(seed()));
     let good = netconf(&node);
     for round in 0..rounds() {
@@ -152,7 +152,7 @@ fn any_stdin_gets_one_document() {
     }
     say(
         rounds() + 4,
-        "variants of stdin, each answered as the protocol wants it",
+        "variants of stdin, each answered according to the protocol",
     );
 }
 
@@ -165,7 +165,7 @@ fn any_environment_gets_one_document() {
         let mut call = cell
             .call(verb, stdin.as_str())
             .env("CNI_ARGS", text_variant(ARGS, &mut numbers));
-        // One more now and then; never the namespace, which is to stay the test's own.
+        // Sometimes changes another variable, never the namespace, which must stay the test's own.
         for (name, usual) in [
             ("CNI_COMMAND", verb),
             ("CNI_CONTAINERID", "c-1.a_b"),
@@ -182,7 +182,7 @@ fn any_environment_gets_one_document() {
     }
     say(
         rounds(),
-        "variants of the environment, each answered as the protocol wants it",
+        "variants of the environment, each answered according to the protocol",
     );
 }
 
@@ -190,11 +190,11 @@ fn any_environment_gets_one_document() {
 fn any_kubeconfig_gets_one_document() {
     let (node, cell, mut numbers) = (Node::new(), Cell::new(), Numbers(seed() + 2));
     let mut good = node.kubeconfig();
-    good["users"][0]["user"]["as"] = json!("somebody");
+    good["users"][0]["user"]["as"] = json!("jane");
     good["clusters"][0]["cluster"]["tls-server-name"] = json!("kubernetes");
     let mut stdin = netconf(&node);
     stdin["runtimeConfig"] = Value::Null;
-    // Each may take the whole deadline: a server that refuses is asked again.
+    // Each call may take the whole deadline, because a refused connection is retried.
     let rounds = rounds() / 10;
     for round in 0..rounds {
         let text = match round % 2 {
@@ -206,7 +206,7 @@ fn any_kubeconfig_gets_one_document() {
     }
     say(
         rounds,
-        "variants of the kubeconfig, each answered as the protocol wants it",
+        "variants of the kubeconfig, each answered according to the protocol",
     );
 }
 
@@ -244,6 +244,6 @@ fn any_pod_answer_gets_one_document() {
     }
     say(
         rounds,
-        "variants of a pod of the API server, each answered as the protocol wants it",
+        "variants of a pod of the API server, each answered according to the protocol",
     );
 }

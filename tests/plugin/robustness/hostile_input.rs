@@ -1,4 +1,4 @@
-//! Input nobody should send, each with its stated outcome: from the netconf, from the pod, from the runtime.
+//! Hostile netconfs, pods and runtimes, each with its expected outcome.
 
 mod pods_and_runtimes;
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::node::{Node, call, pod};
 
-/// A node, a sandbox on it, and what the runtime hands over.
-struct Ground {
+/// A node, a sandbox on it, and the netconf from the runtime.
+struct Sandbox {
     node: Node,
     namespace: Namespace,
     netconf: Value,
 }
 
-impl Ground {
+impl Sandbox {
     fn new() -> Self {
         let node = Node::new();
         let netconf = node.netconf(&["192.0.2.2/24", "fd77::2/64"]);
@@ -27,7 +27,7 @@ impl Ground {
         }
     }
 
-    /// Has the API server show the meshed pod of the fixtures with a change.
+    /// Changes the meshed pod at the API server.
     fn change_pod(&self, change: impl FnOnce(&mut Value)) {
         let mut meshed = pod("meshed");
         change(&mut meshed);
@@ -38,17 +38,17 @@ impl Ground {
         call(verb, &self.namespace, &self.netconf)
     }
 
-    /// The code and message of an ADD that fails and changes nothing.
+    /// Asserts a failure that changes no rules, and returns its code and message.
     #[track_caller]
     fn refused(&self, call: &CniCall) -> (u64, String) {
         let error = call.fail().unwrap();
         assert_eq!(self.namespace.nft_list(), "", "{error}");
         let message = error["msg"].as_str().unwrap().to_owned();
-        assert!(message.len() < 1000, "a message for people: {message}");
+        assert!(message.len() < 1000, "the message is too long: {message}");
         (error["code"].as_u64().unwrap(), message)
     }
 
-    /// ADD, CHECK, an ADD over it and DEL all work, each within the time a runtime gives; the rules they were about.
+    /// Asserts that ADD, CHECK, a second ADD and DEL succeed within ten seconds each, and returns the rules.
     #[track_caller]
     fn works(&self) -> String {
         let timed = |verb: &str| {
@@ -110,29 +110,32 @@ fn invalid_entry_is_refused_with_source_and_key() {
         ("", "proxy-uid", &USERS),
         ("", "proxy-gid", &USERS),
     ];
-    let mut ground = Ground::new();
+    let mut sandbox = Sandbox::new();
     for (key, annotation, entries) in keys {
         let annotation = format!("config.linkerd.io/{annotation}");
         for entry in entries {
             if !key.is_empty() {
-                let usual = ground.netconf.clone();
-                ground.netconf["linkerd"][key] = json!(["", entry]);
-                let (code, message) = ground.refused(&ground.call("ADD"));
+                let usual = sandbox.netconf.clone();
+                sandbox.netconf["linkerd"][key] = json!(["", entry]);
+                let (code, message) = sandbox.refused(&sandbox.call("ADD"));
                 assert_eq!(code, 7, "{message}");
                 for part in [format!("linkerd.{key}"), format!("{entry:?}")] {
                     assert!(message.contains(&part), "{part} in {message}");
                 }
-                ground.netconf = usual;
+                sandbox.netconf = usual;
             }
-            ground.change_pod(|pod| pod["metadata"]["annotations"][&annotation] = json!(entry));
-            let on_pod = ground.refused(&ground.call("ADD"));
-            ground.change_pod(|pod| {
+            sandbox.change_pod(|pod| pod["metadata"]["annotations"][&annotation] = json!(entry));
+            let on_pod = sandbox.refused(&sandbox.call("ADD"));
+            sandbox.change_pod(|pod| {
                 let annotations = pod["metadata"]["annotations"].as_object_mut().unwrap();
                 annotations.remove("linkerd.io/created-by");
                 annotations.remove(&annotation);
             });
-            ground.node.api.put_namespace("shop", json!({&annotation: entry}));
-            let on_namespace = ground.refused(&ground.call("ADD"));
+            sandbox
+                .node
+                .api
+                .put_namespace("shop", json!({&annotation: entry}));
+            let on_namespace = sandbox.refused(&sandbox.call("ADD"));
             for (source, (code, message)) in [("pod", on_pod), ("namespace", on_namespace)] {
                 assert_eq!(code, 102, "{message}");
                 let named = format!("pod shop/web-0: {source} annotation {annotation}: ");
@@ -147,13 +150,13 @@ fn invalid_entry_is_refused_with_source_and_key() {
 
 #[test]
 fn blanks_overlaps_and_host_bits_are_normalised() {
-    let mut ground = Ground::new();
-    ground.netconf["linkerd"] = json!({
+    let mut sandbox = Sandbox::new();
+    sandbox.netconf["linkerd"] = json!({
         "ipv6": true,
         "inbound-ports-to-ignore": [" 25 ", "", "80-90", "85-100", "101", "25", "65535", "1"],
         "subnets-to-ignore": ["10.1.2.3/8", "::ffff:192.168.0.0/112", "fd00::1/8", " 10.0.0.0/9"],
     });
-    let rules = ground.works();
+    let rules = sandbox.works();
     for wanted in [
         "{ 1, 25, 80-101,\n\t\t\t     4190-4191, 65535 }",
         "{ 10.0.0.0/8, 192.168.0.0/16 }",
@@ -162,8 +165,8 @@ fn blanks_overlaps_and_host_bits_are_normalised() {
         let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(flat(&rules).contains(&flat(wanted)), "{wanted} in\n{rules}");
     }
-    ground.netconf["linkerd"]["subnets-to-ignore"] = json!(["0.0.0.0/0", "10.0.0.0/8", "::/0"]);
-    let rules = ground.works();
+    sandbox.netconf["linkerd"]["subnets-to-ignore"] = json!(["0.0.0.0/0", "10.0.0.0/8", "::/0"]);
+    let rules = sandbox.works();
     assert!(rules.contains("0.0.0.0/0") && rules.contains("::/0"), "{rules}");
 }
 
@@ -171,7 +174,7 @@ fn blanks_overlaps_and_host_bits_are_normalised() {
 
 #[test]
 fn ten_thousand_ports_are_programmed() {
-    let mut ground = Ground::new();
+    let mut sandbox = Sandbox::new();
     let ports: Vec<String> = (0..10_000).map(|i| (2 * i + 1).to_string()).collect();
     let subnets: Vec<String> = (0..2500)
         .flat_map(|i| {
@@ -181,16 +184,16 @@ fn ten_thousand_ports_are_programmed() {
             ]
         })
         .collect();
-    ground.netconf["linkerd"] = json!({
+    sandbox.netconf["linkerd"] = json!({
         "ipv6": true, "inbound-ports-to-ignore": ports, "outbound-ports-to-ignore": ports, "subnets-to-ignore": subnets,
     });
-    ground.change_pod(|pod| {
+    sandbox.change_pod(|pod| {
         pod["metadata"]["annotations"]
             .as_object_mut()
             .unwrap()
             .remove("config.linkerd.io/skip-outbound-ports");
     });
-    let rules = ground.works();
+    let rules = sandbox.works();
     assert!(
         rules.contains("19999") && rules.contains("10.19.134.0/24") && rules.contains("fd00:0:1386::/64")
     );
@@ -198,8 +201,8 @@ fn ten_thousand_ports_are_programmed() {
 
 #[test]
 fn largest_annotations_are_read() {
-    let mut ground = Ground::new();
-    // 256 KiB for all of a pod's annotations together (TotalAnnotationSizeLimitB in k8s.io/apimachinery).
+    let mut sandbox = Sandbox::new();
+    // Kubernetes limits a pod's annotations to 256 KiB in total (TotalAnnotationSizeLimitB in k8s.io/apimachinery).
     let mut ports: String = (0..32_000).map(|i| format!("{},", 2 * i + 1)).collect();
     ports.pop();
     let filler = "x".repeat(250 * 1024 - ports.len());
@@ -207,30 +210,30 @@ fn largest_annotations_are_read() {
         "config.linkerd.io/skip-outbound-ports": ports, "example.com/filler": filler,
         "linkerd.io/created-by": "linkerd/proxy-injector edge-26.8.1",
     });
-    ground.change_pod(|pod| pod["metadata"]["annotations"] = all.clone());
-    assert!(ground.works().contains("63999"));
-    ground.netconf["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": all});
-    ground.node.api.pause();
-    ground.call("ADD").succeed().unwrap();
+    sandbox.change_pod(|pod| pod["metadata"]["annotations"] = all.clone());
+    assert!(sandbox.works().contains("63999"));
+    sandbox.netconf["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": all});
+    sandbox.node.api.pause();
+    sandbox.call("ADD").succeed().unwrap();
     assert!(
-        ground.namespace.nft_list().contains("63999"),
-        "by the runtime's annotations alone"
+        sandbox.namespace.nft_list().contains("63999"),
+        "the runtime's annotations were not used"
     );
 }
 
 #[test]
 fn oversized_answer_is_refused() {
-    let ground = Ground::new();
+    let sandbox = Sandbox::new();
     let padded = |bytes: usize| {
         let env: Vec<Value> = (0..bytes / 1000)
             .map(|i| json!({"name": format!("E{i}"), "value": "v".repeat(970)}))
             .collect();
         move |pod: &mut Value| pod["spec"]["containers"][1]["env"] = json!(env)
     };
-    ground.change_pod(padded(3 << 20));
-    ground.works();
-    ground.change_pod(padded(9 << 20));
-    let (code, message) = ground.refused(&ground.call("ADD"));
+    sandbox.change_pod(padded(3 << 20));
+    sandbox.works();
+    sandbox.change_pod(padded(9 << 20));
+    let (code, message) = sandbox.refused(&sandbox.call("ADD"));
     assert_eq!(code, 101, "{message}");
     assert!(message.contains("larger than 8 MiB"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! ADD, killed at every system call it makes: no rules or all of them, and the calls that come after it find their way.
+//! ADD killed at each of its system calls leaves no rules or all of them, and later calls work.
 
 use std::{thread, time::Duration};
 
@@ -10,21 +10,21 @@ use serde_json::json;
 
 use crate::node::{Node, call, report};
 
-/// How many namespaces are worked on at once: as many as the smallest machine has processors.
+/// The number of namespaces in use at once: the processors of the smallest supported machine.
 const AT_ONCE: usize = 2;
 
 /// A sandbox and the calls a runtime makes for it.
 struct Sandbox<'a> {
     node: &'a Node,
     namespace: Namespace,
-    /// Its rules, all of them.
+    /// The complete rules.
     rules: String,
-    /// How many system calls an ADD of them makes.
+    /// The number of system calls of an ADD.
     calls: usize,
 }
 
 impl<'a> Sandbox<'a> {
-    /// A sandbox without rules, after one whole ADD and DEL.
+    /// A sandbox without rules, after one complete ADD and DEL.
     fn new(node: &'a Node) -> Self {
         let mut sandbox = Self {
             node,
@@ -49,7 +49,7 @@ impl<'a> Sandbox<'a> {
         self.call_skipping("4190-4191", verb)
     }
 
-    /// A call whose configuration names these ports to leave alone on the way in.
+    /// A call with these inbound ports to ignore.
     fn call_skipping(&self, ports: &str, verb: &str) -> CniCall {
         let mut netconf = self.node.netconf(&["10.1.0.5/24", "fd00::5/64"]);
         netconf["linkerd"] =
@@ -57,7 +57,7 @@ impl<'a> Sandbox<'a> {
         call(verb, &self.namespace, &netconf)
     }
 
-    /// An ADD that is killed so, where there were these rules before it. True if it was over first.
+    /// Runs an ADD and kills it. Returns true if ADD finished first. `before` are the rules before the call.
     fn add_killed(&self, kill: Kill, before: &str) -> bool {
         let killed = self.call("ADD").run_until(kill).unwrap();
         let over = killed.reply.exit_code.is_some();
@@ -65,12 +65,12 @@ impl<'a> Sandbox<'a> {
         let whole = found == self.rules || (found == before && !over);
         assert!(
             whole,
-            "{kill:?} left something else than all rules or those before: {killed:?}\n{found}"
+            "{kill:?} left neither the complete rules nor the earlier ones: {killed:?}\n{found}"
         );
         over
     }
 
-    /// The DEL and the ADD that follow work as ever; then the sandbox is as new.
+    /// Asserts that the following DEL and ADD work, and leaves the sandbox without rules.
     fn del_and_add_work(&self, after: Kill) {
         let wants = |verb: &str, rules: &str| {
             let call = self.call(verb);
@@ -84,7 +84,7 @@ impl<'a> Sandbox<'a> {
     }
 }
 
-/// Has a sandbox of each thread try its share of all moments to kill at, until its ADD is over before; how many were.
+/// Kills ADD at every system call, shared between threads, until ADD finishes first. Returns the number of kills.
 fn at_every_call(
     kill: impl Fn(usize) -> Kill + Sync,
     survives: impl Fn(&Sandbox<'_>, Kill) -> bool + Sync,
@@ -94,11 +94,11 @@ fn at_every_call(
         let sandbox = Sandbox::new(&node);
         let moments = (first..).step_by(AT_ONCE);
         let killed = moments.take_while(|n| !survives(&sandbox, kill(*n))).count();
-        // The number of calls differs by a few from run to run: what is read of the network comes in other pieces.
+        // The number of calls varies by a few, because reads from the network are split differently.
         let met = killed * AT_ONCE;
         assert!(
             met + 20 > sandbox.calls,
-            "only {met} of {} calls were met",
+            "ADD was killed at only {met} of {} calls",
             sandbox.calls
         );
         killed
@@ -123,7 +123,7 @@ fn kill_before_any_syscall_leaves_no_half() {
         over
     });
     report(&format!(
-        "kill: before each of {points} system calls of ADD, none or all of its rules were left"
+        "kill: before each of {points} system calls of ADD, none or all of its rules remained"
     ));
 }
 
@@ -137,7 +137,7 @@ fn kill_during_any_syscall_leaves_no_half() {
         over
     });
     report(&format!(
-        "kill: during each of {points} system calls of ADD, none or all of its rules were left"
+        "kill: during each of {points} system calls of ADD, none or all of its rules remained"
     ));
 }
 
@@ -152,6 +152,6 @@ fn kill_during_replacement_leaves_old_or_new() {
         over
     });
     report(&format!(
-        "kill: before each of {points} system calls of an ADD over older rules, the old or the new ones were left"
+        "kill: before each of {points} system calls of an ADD over older rules, the old or the new ones remained"
     ));
 }

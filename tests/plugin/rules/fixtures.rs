@@ -1,5 +1,5 @@
-//! Netconf and pod in, the kernel's rules out, as files that a reader can follow: `tests/fixtures/rulesets/CASE` holds
-//! `netconf.json` and `pod.json`, and what `nft list ruleset` shows afterwards in `rules.nft`.
+//! Complete examples as files: `tests/fixtures/rulesets/CASE` holds `netconf.json`, `pod.json`, and the output of
+//! `nft list ruleset` after ADD in `rules.nft`.
 
 use std::{fs, path::Path};
 
@@ -45,8 +45,8 @@ fn fixtures_produce_their_rules() {
         );
 
         run("CHECK");
-        // The sum in the comments is part of the text: it must not change between versions, or CHECK without the API
-        // server would find every older pod changed.
+        // The checksum in the comments must not change between versions, or CHECK without the API server would report
+        // every older pod as changed.
         namespace
             .run(evergreen_cni::rules::nft::read)
             .map(|found: Ruleset| found.is_whole())

@@ -1,4 +1,4 @@
-//! The fallback with the node's real programs. Bad days are in `iptables_failures.rs`.
+//! The iptables fallback with the node's real programs. Failures are in `iptables_failures.rs`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -29,7 +29,7 @@ pub(crate) fn tools(mode: IptablesMode) -> Tools<'static> {
     }
 }
 
-/// All four variants' view of the table nat, without what changes by itself: dates and counters.
+/// Returns the nat table as all four variants list it, without dates and counters.
 pub(crate) fn saved(namespace: &Namespace) -> String {
     let mut all = String::new();
     for save in [
@@ -204,7 +204,7 @@ fn foreign_change_is_found_and_named() {
         namespace.command("iptables-legacy", &arguments);
         let found = check(&namespace, &ruleset, tools(IptablesMode::Legacy)).unwrap_err();
         assert!(found.contains(difference), "{change}: {found}");
-        // Writing again mends it.
+        // A second apply restores it.
         apply(&namespace, &ruleset, tools(IptablesMode::Legacy));
         check(&namespace, &ruleset, tools(IptablesMode::Legacy)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What the fallback does on a bad day: stand-ins for programs that fail or hang, and a lock held by others.
+//! The iptables fallback with programs that fail or hang, and with a held xtables lock.
 
 use std::{
     fs::{self, File},
@@ -30,7 +30,7 @@ use crate::{
     rules::ruleset::usual,
 };
 
-/// A directory of shell scripts that stand in for the real programs. Gone when dropped.
+/// A directory of shell scripts in place of the real programs, removed on drop.
 struct Scripts(PathBuf);
 
 impl Scripts {
@@ -42,7 +42,7 @@ impl Scripts {
             COUNT.fetch_add(1, Ordering::Relaxed)
         );
         let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder).expect("a folder of our own");
+        fs::create_dir(&folder).expect("create a temporary folder");
         for (program, script) in scripts {
             write_script(&folder.join(program), script);
         }
@@ -50,7 +50,7 @@ impl Scripts {
     }
 
     fn path(&self) -> &str {
-        self.0.to_str().expect("a plain name")
+        self.0.to_str().expect("a UTF-8 path")
     }
 }
 
@@ -111,7 +111,7 @@ fn failed_second_family_undoes_the_first() {
     }
 }
 
-/// A call for the pod of the fixtures, dual-stack, on a kernel without nf_tables.
+/// Runs a call for a dual-stack pod on a kernel without nf_tables.
 fn call(node: &Node, namespace: &Namespace, verb: &str, path: &str) -> CniReply {
     let mut netconf = node.netconf(&["192.0.2.2/24", "fd77::2/64"]);
     netconf["linkerd"] = json!({"ipv6": true});
@@ -122,22 +122,22 @@ fn call(node: &Node, namespace: &Namespace, verb: &str, path: &str) -> CniReply 
 #[test]
 fn half_written_families_are_found_and_repaired() {
     let node = Node::new();
-    let murder = Scripts::new(&[("ip6tables-legacy-save", "kill -9 $PPID")]);
+    let killer = Scripts::new(&[("ip6tables-legacy-save", "kill -9 $PPID")]);
     for verb in ["ADD", "DEL"] {
         let namespace = Namespace::new();
         let before = saved(&namespace);
-        let killed = call(&node, &namespace, "ADD", murder.path());
+        let killed = call(&node, &namespace, "ADD", killer.path());
         assert_eq!((killed.exit_code, &*killed.stdout), (None, ""), "{killed:?}");
         let half = saved(&namespace);
-        assert!(half.contains("EVERGREEN"), "the first family is there: {half}");
+        assert!(half.contains("EVERGREEN"), "the first family has rules: {half}");
 
-        let told = call(&node, &namespace, "CHECK", "").document().unwrap();
-        let message = told["msg"].as_str().unwrap();
-        assert_eq!(told["code"], 104, "{message}");
+        let failed = call(&node, &namespace, "CHECK", "").document().unwrap();
+        let message = failed["msg"].as_str().unwrap();
+        assert_eq!(failed["code"], 104, "{message}");
         assert!(message.contains("of the IPv6 table nat is missing"), "{message}");
 
-        let mended = call(&node, &namespace, verb, "");
-        assert_eq!(mended.exit_code, Some(0), "{verb}: {mended:?}");
+        let repaired = call(&node, &namespace, verb, "");
+        assert_eq!(repaired.exit_code, Some(0), "{verb}: {repaired:?}");
         if verb == "ADD" {
             let checked = call(&node, &namespace, "CHECK", "");
             assert_eq!(checked.exit_code, Some(0), "{checked:?}\n{}", saved(&namespace));
@@ -183,8 +183,8 @@ fn hanging_program_is_stopped_at_the_deadline() {
 
 #[test]
 fn held_xtables_lock_is_awaited_then_named() {
-    let lock = File::create("/run/xtables.lock").expect("root may");
-    lock.lock().expect("nobody holds it for long");
+    let lock = File::create("/run/xtables.lock").expect("open the xtables lock");
+    lock.lock().expect("take the xtables lock");
     let namespace = Namespace::new();
     let tools = Tools {
         deadline: Deadline::after(Duration::from_secs(3)),

@@ -1,5 +1,5 @@
-//! A kernel whose nf_tables answers but lacks what our rules need (`nat`, `redir`): ADD takes the fallback, and the calls
-//! after it find the rules where they are.
+//! A kernel whose nf_tables lacks the expressions that the rules need (`nat`, `redir`): ADD falls back to iptables, and
+//! later calls find the rules there.
 
 use evergreen_cni::{
     net::cidr::Family,
@@ -25,7 +25,7 @@ const MODES: [(IptablesMode, &str); 3] = [
     (IptablesMode::Plain, "plain"),
 ];
 
-/// What the meshed pod of the fixtures comes to, on IPv4.
+/// The IPv4 ruleset of the meshed pod.
 fn wanted() -> Ruleset {
     Ruleset::build(&Redirect {
         families: vec![Family::V4],
@@ -34,7 +34,7 @@ fn wanted() -> Ruleset {
     })
 }
 
-/// What ADD does on such a kernel: its mark, then the fallback's rules.
+/// Does what ADD does on such a kernel: writes the marker table, then the iptables rules.
 fn fall_back(namespace: &Namespace, mode: IptablesMode) {
     namespace.run(nft::mark).unwrap();
     apply(namespace, &wanted(), tools(mode));
@@ -108,7 +108,7 @@ fn second_interface_does_not_program_again() {
     assert_eq!(
         namespace.nft_list(),
         before,
-        "nothing by nf_tables beside the fallback's rules"
+        "ADD wrote nf_tables rules beside the iptables rules"
     );
     silent(&second("CHECK").run().unwrap());
 }
@@ -138,7 +138,7 @@ fn no_program_is_started_without_a_fallback() {
         assert_eq!(reply.exit_code, Some(0), "{verb}: {reply:?}");
         let traced = std::fs::read_to_string(&output).unwrap();
         let started = traced.lines().filter(|line| line.contains("execve")).count();
-        assert_eq!(started, 1, "{verb} starts itself and nothing more: {traced}");
+        assert_eq!(started, 1, "{verb} started another program: {traced}");
     }
     std::fs::remove_file(output).unwrap();
 }

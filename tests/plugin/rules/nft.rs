@@ -1,4 +1,4 @@
-//! Rules into a real kernel and back, with `nft` as the second opinion.
+//! Rulesets written to a real kernel and read back, compared with what `nft` lists.
 
 use evergreen_cni::{
     net::cidr::Family,
@@ -129,7 +129,7 @@ fn foreign_tables_stay_unchanged() {
 #[test]
 fn failed_batch_changes_nothing_and_names_rule() {
     let mut broken = Ruleset::build(&full());
-    // The last rule of all now looks into a set that is not there.
+    // The last rule now refers to a set that does not exist.
     broken.tables[1].sets.pop();
     for before in [None, Some(Ruleset::build(&usual()))] {
         let namespace = Namespace::new();

@@ -1,4 +1,4 @@
-//! From a redirect to rules. What the rules do to packets is shown in `packets.rs`.
+//! Rulesets as values: built from a redirect and compared. `netns/packets.rs` shows their effect on packets.
 
 use evergreen_cni::{
     net::{
@@ -9,7 +9,7 @@ use evergreen_cni::{
     rules::ruleset::Ruleset,
 };
 
-/// The redirect that Linkerd's chart asks for.
+/// The redirect of Linkerd's chart values.
 pub(crate) fn usual() -> Redirect {
     Redirect {
         families: vec![Family::V4, Family::V6],
@@ -24,7 +24,7 @@ pub(crate) fn usual() -> Redirect {
     }
 }
 
-/// One with everything in it.
+/// A redirect that uses every field.
 pub(crate) fn full() -> Redirect {
     Redirect {
         proxy_gid: Some(2103),
@@ -38,7 +38,7 @@ pub(crate) fn full() -> Redirect {
     }
 }
 
-/// One with sets that do not fit into one netlink attribute, nor the batch into the usual socket buffer.
+/// A redirect whose sets exceed one netlink attribute, and whose batch exceeds the default socket buffer.
 pub(crate) fn huge() -> Redirect {
     let odd = |count: usize| (0..count).map(|i| port(2 * i as u16 + 1)).collect();
     let sources: Vec<String> = (0..5000)
@@ -91,7 +91,7 @@ fn first_difference_is_named() {
     }
 }
 
-/// What happened, how, what is said when the wanted rules are known, and what when they are not.
+/// The change, how it is made, the message when the wanted rules are known, and the message when they are not.
 type Case = (&'static str, fn(&mut Ruleset), &'static str, &'static str);
 
 const DIFFERENCES: [Case; 8] = [

@@ -1,4 +1,4 @@
-//! What a server refuses: told once, for asking again would not change it.
+//! Definite refusals: reported at once, because a retry cannot change them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{POD_DETAILS, Row, check};
 use crate::node::{ACCOUNT, Node};
 
-/// What the server does not take, and what more asking does not change.
+/// Answers that a retry does not change.
 pub(super) fn refusals() -> Vec<Row> {
     let forbidden = format!(
         "pods \"web-0\" is forbidden: User \"{ACCOUNT}\" cannot get resource \"pods\" in API group \"\" in the namespace \
@@ -49,7 +49,7 @@ pub(super) fn refusals() -> Vec<Row> {
             "\"linkerd-cni\" not found",
         ),
         (
-            "403 for nobody",
+            "403 for an anonymous user",
             Answer::status(403, &anonymous, "Forbidden", POD_DETAILS),
             Class::Anonymous,
             "no credential of ours reached the API server",
@@ -168,7 +168,7 @@ pub(super) fn refusals() -> Vec<Row> {
             "another type than a Pod's",
         ),
         (
-            "200 and nothing",
+            "200 with an empty body",
             Answer::encoded(200, ""),
             Class::NotKubernetes,
             "it ends too early",
@@ -193,7 +193,7 @@ fn refusal_is_reported_without_a_retry() {
     let node = Node::new();
     for row in &refusals() {
         check(&node, row, Duration::from_secs(5));
-        // The store is asked after a 404 of the cache, and a 403 may be an API server that has just started.
+        // A 404 from the cache is read from etcd, and a 403 may come from an API server that has just started.
         let asked = node.api.requests().len();
         match row.2 {
             Class::NotFound => assert_eq!(asked, 2, "{}", row.0),

@@ -1,4 +1,4 @@
-//! What may be over in a moment: asked again, until the deadline.
+//! Transient failures: retried until the deadline.
 
 use std::{
     thread,
@@ -11,8 +11,8 @@ use evergreen_test_support::api::{Answer, Framing, Pace};
 use super::{Row, check};
 use crate::node::{Node, POD};
 
-/// What may be over in a moment: asked again until the deadline.
-pub(super) fn troubles() -> Vec<Row> {
+/// Failures that a retry may resolve.
+pub(super) fn transient_failures() -> Vec<Row> {
     vec![
         (
             "429 of fairness",
@@ -88,7 +88,7 @@ pub(super) fn troubles() -> Vec<Row> {
             "before all known HTTP paths",
         ),
         (
-            "503 and nothing",
+            "503 with an empty body",
             Answer::new(503, ""),
             Class::Server,
             "(503: an empty answer)",
@@ -120,7 +120,7 @@ pub(super) fn troubles() -> Vec<Row> {
     ]
 }
 
-/// What a server asks for and does not get: more time than there is, or what is no time.
+/// Retry-After values beyond the deadline, or not a duration.
 fn odd_pauses() -> Vec<Row> {
     let busy = |after: &str| Answer::text(503, "later\n").with_header("Retry-After", after);
     vec![
@@ -144,9 +144,9 @@ fn odd_pauses() -> Vec<Row> {
 #[test]
 fn transient_failure_is_retried_until_the_deadline() {
     let deadline = Duration::from_secs(1);
-    // Each on a node of its own, all at once: nearly all of the time is pauses.
+    // All at once, each with its own node: nearly all the time is spent waiting.
     thread::scope(|scope| {
-        for row in troubles().into_iter().chain(odd_pauses()) {
+        for row in transient_failures().into_iter().chain(odd_pauses()) {
             scope.spawn(move || {
                 let node = Node::new();
                 let start = Instant::now();
@@ -166,8 +166,8 @@ fn transient_failure_is_retried_until_the_deadline() {
 #[test]
 fn passing_failure_does_not_fail_the_call() {
     let node = Node::new();
-    for (what, answer, _, _) in troubles() {
-        // How long the server wants to be left alone is another test's matter, and seconds of this one's.
+    for (what, answer, _, _) in transient_failures() {
+        // Another test covers Retry-After, which would cost this one seconds.
         let waits = answer.headers.iter().any(|(n, _)| n == "Retry-After")
             || String::from_utf8_lossy(&answer.body).contains("retryAfterSeconds");
         if waits {

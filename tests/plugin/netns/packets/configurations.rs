@@ -4,7 +4,7 @@ use evergreen_cni::{net::cidr::Family, policy::intent::Redirect};
 
 use crate::rules::ruleset::{port, ports, subnets};
 
-/// A redirect in the words of a netconf: lists as text, for the model to read by itself.
+/// A redirect with its lists as text, which the model parses independently.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Configuration {
     pub(super) name: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Configuration {
     pub(super) skip_sources: &'static str,
 }
 
-/// Linkerd's chart, both families.
+/// The values of Linkerd's chart, for both families.
 const USUAL: Configuration = Configuration {
     name: "the chart's values",
     families: "46",
@@ -33,7 +33,7 @@ const USUAL: Configuration = Configuration {
     skip_sources: "",
 };
 
-/// As many as one `multiport` match of iptables holds, and one more.
+/// As many ports as one iptables `multiport` match holds, and one more.
 const FIFTEEN: &str = "11,13,15,17,19,21,23,25,27,29,31,33,35,37,39";
 const SIXTEEN: &str = "11,13,15,17,19,21,23,25,27,29,31,33,35,37,39,41";
 const RANGES: &str = "100-110,200-210,300-310,400-410,500-510,600-610,700-710,800-810,900-910";
@@ -261,7 +261,7 @@ pub(super) const CONFIGURATIONS: [Configuration; 41] = [
 ];
 
 impl Configuration {
-    /// The same, checked, as the plugin has it.
+    /// The redirect the plugin builds from the same text.
     pub(super) fn redirect(&self) -> Redirect {
         let families = self
             .families

@@ -1,27 +1,27 @@
-//! What should become of a connection, worked out a second time and as simply as can be, from linkerd-cni's contract and
-//! not from our rules. It shares no code with the plugin: ports and subnets are read from their text anew.
+//! The expected end of each connection, from linkerd-cni's contract. Shares no code with the plugin, not even the
+//! parsers of ports and subnets.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::configurations::Configuration;
 
-/// Who starts a connection.
+/// The origin of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
     /// A process in the pod, with its user and group.
     Pod { uid: u32, gid: u32 },
-    /// Somebody outside, at this address.
+    /// A sender outside the pod, at this address.
     World(IpAddr),
 }
 
-/// How.
+/// The transport protocol of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
     Tcp,
     Udp,
 }
 
-/// One connection that is tried.
+/// A connection to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Probe {
     pub(super) from: From,
@@ -29,7 +29,7 @@ pub(super) struct Probe {
     pub(super) protocol: Protocol,
 }
 
-/// The proxy's port a connection ends at, or none when it ends where it was to go.
+/// Returns the proxy port at which a connection ends, or none if it is not redirected.
 pub(super) fn proxy_port(configuration: &Configuration, probe: &Probe) -> Option<u16> {
     if probe.protocol == Protocol::Udp {
         return None;
@@ -46,7 +46,7 @@ pub(super) fn proxy_port(configuration: &Configuration, probe: &Probe) -> Option
     }
 }
 
-/// Skip the ports to ignore, then the subnets to ignore by source, then redirect all or the listed ports.
+/// Inbound order: skip ignored ports, skip ignored source subnets, redirect all or the listed ports.
 fn inbound(configuration: &Configuration, source: IpAddr, port: u16) -> Option<u16> {
     if port_in(configuration.skip_inbound, port) {
         return None;
@@ -64,7 +64,7 @@ fn inbound(configuration: &Configuration, source: IpAddr, port: u16) -> Option<u
     Some(configuration.inbound_port)
 }
 
-/// Skip the proxy's user, then its group, then what leaves by `lo`, then the ports to ignore; redirect the rest.
+/// Outbound order: skip the proxy's user, its group, traffic through `lo`, and ignored ports; redirect the rest.
 fn outbound(configuration: &Configuration, uid: u32, gid: u32, to: SocketAddr) -> Option<u16> {
     if configuration.uid == Some(uid) || configuration.gid == Some(gid) {
         return None;
@@ -84,7 +84,7 @@ fn port_in(list: &str, port: u16) -> bool {
         .any(|(first, last)| (*first..=*last).contains(&port))
 }
 
-/// The ranges of a list of ports.
+/// Parses a list of ports into ranges.
 pub(super) fn ranges(list: &str) -> Vec<(u16, u16)> {
     let number = |text: &str| text.trim().parse::<u16>().expect("a port");
     let entries = list.split(',').filter(|entry| !entry.trim().is_empty());
@@ -96,7 +96,7 @@ pub(super) fn ranges(list: &str) -> Vec<(u16, u16)> {
         .collect()
 }
 
-/// Compares the first bits, one by one.
+/// Compares the bits of the prefix one by one.
 fn address_in(subnet: &str, address: IpAddr) -> bool {
     let Some((network, prefix)) = subnet.trim().split_once('/') else {
         return false;
@@ -118,7 +118,7 @@ fn bits(address: IpAddr) -> Vec<bool> {
         .collect()
 }
 
-/// The first and the last address of a subnet, and the ones just outside where there are some.
+/// Returns the first and last address of a subnet and their neighbours outside it.
 pub(super) fn edges(subnet: &str) -> Vec<IpAddr> {
     let Some((network, prefix)) = subnet.trim().split_once('/') else {
         return vec![];
@@ -152,13 +152,13 @@ pub(super) fn edges(subnet: &str) -> Vec<IpAddr> {
         .collect()
 }
 
-/// Leaves out what no packet may come from.
+/// Excludes addresses that cannot be a source.
 fn can_be_a_source(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => !(a.octets()[0] == 0 || a.is_loopback() || a.octets()[0] >= 224),
         IpAddr::V6(a) => {
             let first = a.segments()[0];
-            // Loopback and the mapped addresses, link-local and multicast.
+            // Excludes loopback, mapped, link-local and multicast addresses.
             first != 0 && first & 0xffc0 != 0xfe80 && first & 0xff00 != 0xff00
         }
     }

@@ -1,4 +1,4 @@
-//! The namespaces in which the probes of a configuration are tried.
+//! The network namespaces and listeners for the probes of a configuration.
 
 use std::{
     collections::BTreeSet,
@@ -20,17 +20,17 @@ use super::{
     source_edges,
 };
 
-/// A pod and its world, with somebody listening wherever a probe may end.
+/// A pod and its peer, with a listener wherever a probe may end.
 pub(super) struct World {
     pub(super) wire: Wire,
     _listeners: [Listener; 2],
 }
 
 impl World {
-    /// Namespaces and listeners for all that the probes need.
+    /// Creates the namespaces and listeners that the probes need.
     pub(super) fn new(configuration: &Configuration, probes: &[Probe]) -> Self {
         let wire = Wire::new();
-        // Sources that the peer does not own yet: beside it on the wire by an address, elsewhere by a route.
+        // Gives the peer each source address: on the shared subnet as an address, elsewhere as a local route.
         let mut lines = String::new();
         for source in source_edges(configuration) {
             let text = source.to_string();
@@ -71,14 +71,14 @@ impl World {
         }
     }
 
-    /// What happened to a probe where it was not what the model says.
+    /// Returns how a probe ended if the model expects something else.
     pub(super) fn difference(&self, configuration: &Configuration, probe: &Probe) -> Option<String> {
         let expected = proxy_port(configuration, probe);
         let found = self.ask(probe);
         let as_expected = found
             .as_ref()
             .is_ok_and(|reached| match (expected, probe.protocol) {
-                // At the proxy, in the pod, and it can tell where the connection was to go.
+                // Reached the proxy inside the pod, and the proxy sees the original destination.
                 (Some(port), _) => {
                     reached.at.port() == port
                         && !WORLD.map(ip).contains(&reached.at.ip())
@@ -87,7 +87,7 @@ impl World {
                 (None, Protocol::Tcp) => reached.at == probe.to,
                 (None, Protocol::Udp) => reached.at.port() == probe.to.port(),
             });
-        let expected = expected.map_or("left alone".to_owned(), |port| {
+        let expected = expected.map_or("not redirected".to_owned(), |port| {
             format!("at the proxy's port {port}")
         });
         (!as_expected).then(|| {
@@ -99,16 +99,16 @@ impl World {
     }
 }
 
-/// A connection that was there before the rules.
+/// A connection established before the rules.
 pub(super) struct Established {
     client: TcpStream,
     server: TcpStream,
 }
 
 impl Established {
-    /// One from the pod and one to it, in each family.
+    /// Opens a connection from the pod and one to it, in each family.
     pub(super) fn before(wire: &Wire) -> io::Result<Vec<Self>> {
-        // Nat only leaves alone what conntrack knows; in a real pod something has switched it on before.
+        // NAT skips only connections that conntrack knows; in a real pod conntrack is already enabled.
         wire.pod.nft(
             "table inet before { chain i { type filter hook input priority 0; ct state invalid drop; }\n\
              chain o { type filter hook output priority 0; ct state invalid drop; }\n}\n",
@@ -133,7 +133,7 @@ impl Established {
         Ok(all)
     }
 
-    /// Sends something both ways.
+    /// Sends a byte each way.
     pub(super) fn still_works(&mut self) -> io::Result<()> {
         let mut byte = [0];
         self.client.write_all(b"a")?;

@@ -1,4 +1,4 @@
-//! A node's network in a namespace of the test's own, where the reference library's `cnitool` runs chains.
+//! A node in its own network namespace, where the reference library's `cnitool` runs plugin chains.
 
 use std::{
     fs,
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 use crate::node::{Node, PLUGIN};
 
-/// The reference library this project is tested with first, and the oldest of which `cnitool` knows CNI_ARGS.
+/// The current reference library, and the oldest one whose `cnitool` supports CNI_ARGS.
 pub(super) const LIBRARIES: [Library; 2] =
     [Library("cnitool", "v1.3.0"), Library("cnitool-oldest", "v0.6.0")];
-/// Where Debian's package has the reference plugins.
+/// The directory of Debian's reference plugins.
 const NEIGHBOURS: &str = "/usr/lib/cni";
 /// The pods' gateway, on the bridge.
 pub(super) const GATEWAY: &str = "10.88.0.1";
-/// An address of the node that no pod is beside: what pods call the world.
+/// An address of the node outside every pod subnet.
 pub(super) const WORLD: &str = "203.0.113.5";
 
 /// A `cnitool`: its name below `target/tools`, and the version of the reference library it is built with.
@@ -30,12 +30,12 @@ pub(super) struct Library(pub(super) &'static str, pub(super) &'static str);
 /// A node: its network namespace, its API server and files, its CNI configuration.
 pub(super) struct Machine {
     pub(super) host: Namespace,
-    /// Always there, but for the end.
+    /// None only while it is dropped.
     node: Option<Node>,
     library: PathBuf,
 }
 
-/// One call of `cnitool`, and what came of it.
+/// The outcome of one call of `cnitool`.
 #[derive(Debug)]
 pub(super) struct Called {
     pub(super) succeeded: bool,
@@ -46,7 +46,7 @@ pub(super) struct Called {
 // === impl Machine ===
 
 impl Machine {
-    /// A node without any network.
+    /// A node without a CNI network.
     pub(super) fn new(library: Library) -> Self {
         let library = cnitool(library.0, library.1);
         let bridge = Path::new(NEIGHBOURS).join("bridge");
@@ -57,10 +57,10 @@ impl Machine {
         );
         let host = Namespace::new();
         host.ip(&format!("address add {WORLD}/32 dev lo"));
-        // The API server listens in the node's namespace, where the plugins are started.
+        // The API server listens in the node's namespace, where the plugins run.
         let node = host.run(Node::new);
         for folder in ["net.d", "cache", "ipam"] {
-            fs::create_dir(node.path(folder)).expect("a folder of our own");
+            fs::create_dir(node.path(folder)).expect("create a temporary folder");
         }
         Self {
             host,
@@ -70,23 +70,23 @@ impl Machine {
     }
 
     pub(super) fn node(&self) -> &Node {
-        self.node.as_ref().expect("it is there to the end")
+        self.node.as_ref().expect("the node exists until drop")
     }
 
-    /// From now on nobody answers at the API server's address.
+    /// Stops the API server.
     pub(super) fn pause_api(&mut self) {
-        let node = self.node.as_mut().expect("it is there to the end");
+        let node = self.node.as_mut().expect("the node exists until drop");
         self.host.run(|| node.api.pause());
     }
 
-    /// Our entry in a list of plugins.
+    /// Evergreen's entry in a list of plugins.
     pub(super) fn ours(&self) -> Value {
         json!({"type": "evergreen-cni", "log_level": "info", "kubernetes": {"kubeconfig": self.node().path("kubeconfig")},
                "capabilities": {"io.kubernetes.cri.pod-annotations": true},
                "linkerd": {"inbound-ports-to-ignore": ["4190-4191"], "ipv6": true}})
     }
 
-    /// The bridge that makes the pod's interface, with an address of 10.`number`.0.0/24 and, if wanted, of
+    /// The bridge that creates the pod's interface, with an address in 10.`number`.0.0/24 and optionally in
     /// `fd00:number::/64`.
     pub(super) fn bridge(&self, number: u8, ipv6: bool) -> Value {
         let mut ranges = vec![json!([{"subnet": format!("10.{number}.0.0/24")}])];
@@ -99,14 +99,14 @@ impl Machine {
                "ipam": {"type": "host-local", "ranges": ranges, "routes": routes, "dataDir": self.node().path("ipam")}})
     }
 
-    /// Writes a list of plugins.
+    /// Writes a conflist.
     pub(super) fn set_network(&self, name: &str, version: &str, plugins: &[Value]) {
         let list = json!({"cniVersion": version, "name": name, "plugins": plugins});
         let path = self.node().path("net.d").join(format!("{name}.conflist"));
-        fs::write(path, list.to_string()).expect("a file of our own");
+        fs::write(path, list.to_string()).expect("write a temporary file");
     }
 
-    /// `cnitool VERB NETWORK POD` with these variables more, for the pod `shop/web-0` unless they say otherwise.
+    /// Runs `cnitool VERB NETWORK POD` for the pod `shop/web-0`, with additional variables.
     pub(super) fn cnitool(
         &self,
         verb: &str,
@@ -114,7 +114,9 @@ impl Machine {
         pod: &Namespace,
         more: &[(&str, &str)],
     ) -> Called {
-        let folder = Path::new(PLUGIN).parent().expect("it is in a folder");
+        let folder = Path::new(PLUGIN)
+            .parent()
+            .expect("the plugin has a parent folder");
         let plugins = format!("{NEIGHBOURS}:{}", folder.display());
         let output = self.host.run(|| {
             with_cni_cache(&self.node().path("cache"), &self.library)
@@ -139,7 +141,7 @@ impl Machine {
         }
     }
 
-    /// The same, which has to succeed; the result, if it printed one.
+    /// Runs `cnitool`, asserts success, and returns the result if there is one.
     pub(super) fn succeed(&self, verb: &str, network: &str, pod: &Namespace, more: &[(&str, &str)]) -> Value {
         let called = self.cnitool(verb, network, pod, more);
         assert!(
@@ -154,7 +156,7 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         let node = self.node.take();
-        // A server wakes its threads by connecting to itself.
+        // The server stops by connecting to itself, so it must be dropped inside its namespace.
         self.host.run(|| drop(node));
     }
 }

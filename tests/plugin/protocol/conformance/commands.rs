@@ -1,4 +1,4 @@
-//! Blocks 7 to 14: what each command does once the call itself is in order.
+//! Blocks 7 to 14: what each command does with a valid call.
 
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn block_7_previous_result_is_returned_unchanged() {
             add("{}", version).succeed().unwrap().unwrap(),
             json!({"cniVersion": version})
         );
-        // First or alone in a chain: an empty result. linkerd-cni does so, and under Multus pods depend on it.
+        // First or alone in a chain it returns an empty result. linkerd-cni does the same, and pods under Multus need it.
         for nothing in [add("null", version), call("ADD").netconf(&conf(version))] {
             assert_eq!(
                 nothing.succeed().unwrap().unwrap(),
@@ -53,7 +53,7 @@ fn block_7_previous_result_is_returned_unchanged() {
 #[test]
 fn block_7_previous_result_may_state_compatible_versions() {
     let mut block = Block("prevResult of another version", 0);
-    // The reference library has one type for each of these, and takes any of its versions for it.
+    // The reference library has one type for each group and accepts any version of the group.
     let shapes = [
         &["0.1.0", "0.2.0"][..],
         &["0.3.0", "0.3.1", "0.4.0"],
@@ -75,7 +75,7 @@ fn block_7_previous_result_may_state_compatible_versions() {
             block.case();
         }
     }
-    // Without a version the configuration is of 0.1.0.
+    // A configuration without a version counts as 0.1.0.
     let conf =
         json!({"name": "net", "kubernetes": {"kubeconfig": "/x"}, "prevResult": {"cniVersion": "0.2.0"}});
     let result = call("ADD").netconf(&conf).succeed().unwrap().unwrap();
@@ -190,7 +190,10 @@ fn block_10_check_detects_missing_rules() {
     namespace.nft("flush chain ip evergreen_cni output");
     let (code, message, _) = failure(&pod("CHECK", result.clone()));
     assert_eq!(code, 104, "{message}");
-    assert!(message.contains("output"), "names what is missing: {message}");
+    assert!(
+        message.contains("output"),
+        "the message names the missing rules: {message}"
+    );
     namespace.nft("delete table ip evergreen_cni");
     assert_eq!(failure(&pod("CHECK", result)).0, 104);
     block.1 += 6;
@@ -240,7 +243,7 @@ fn block_12_gc_accepts_every_encoding() {
 #[test]
 fn block_13_own_namespace_is_refused() {
     let mut block = Block("own namespace", 0);
-    // The binary is started inside a namespace of the test's, which is then its own.
+    // The plugin starts inside the test's namespace, which is therefore its own.
     let own = Namespace::new();
     let start = |verb: &str, given: &str| {
         let call = call(verb)

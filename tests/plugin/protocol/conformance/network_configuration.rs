@@ -47,7 +47,7 @@ fn block_5_keys_are_case_insensitive() {
     assert_eq!(call.succeed().unwrap().unwrap(), result);
     block.case();
     for (stdin, expected) in [
-        // Of two that are one the last one wins, however it is written.
+        // Of two keys that differ only in case the last one wins.
         (r#"{"name":"a b","NAME":"net","cniVersion":"9"}"#, 1),
         (r#"{"NAME":"net","name":"a b","cniVersion":"9"}"#, 7),
         (r#"{"name":"net","Linkerd":{"Proxy-UID":"x"}}"#, 7),

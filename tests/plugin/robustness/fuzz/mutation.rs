@@ -1,15 +1,15 @@
-//! Variants of good JSON as somebody makes them who knows the format, and how many of them.
+//! Format-aware variants of valid JSON, and how many of them to run.
 
 use serde_json::{Map, Number, Value, json};
 
 use crate::robustness::damaged_files::Numbers;
 
-/// A number that decides which variants there are. The same in every run, unless `FUZZ_SEED` says otherwise.
+/// Returns the seed of the variants: `FUZZ_SEED`, or 1.
 pub(super) fn seed() -> u64 {
     number_of("FUZZ_SEED").unwrap_or(1)
 }
 
-/// How many variants of each input: seconds' worth, or as many as `FUZZ_ROUNDS` says.
+/// Returns how many variants of each input to run: `FUZZ_ROUNDS`, or a number that takes seconds.
 pub(super) fn rounds() -> usize {
     number_of("FUZZ_ROUNDS").unwrap_or(2000) as usize
 }
@@ -19,7 +19,7 @@ fn number_of(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|e| panic!("{variable}={text}: {e}")))
 }
 
-/// A variant of a document: another value at one to three places.
+/// Returns the document with one to three values replaced.
 pub(super) fn distorted(document: &Value, numbers: &mut Numbers) -> Value {
     let mut variant = document.clone();
     for _ in 0..=numbers.below(3) {
@@ -47,7 +47,7 @@ fn distort(value: &mut Value, numbers: &mut Numbers) {
     }
 }
 
-/// What a program that expects `usual` may not expect.
+/// Returns a value that a program expecting `usual` may not handle.
 fn odd_value(usual: &Value, numbers: &mut Numbers) -> Value {
     const NUMBERS: [i64; 9] = [
         0,

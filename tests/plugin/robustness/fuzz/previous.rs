@@ -1,4 +1,4 @@
-//! Previous results as nobody would write them by hand: what we do not understand we must not lose.
+//! Unusual previous results: the plugin must return what it does not understand unchanged.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use evergreen_test_support::run::CniCall;
 use super::{mutation::seed, say};
 use crate::{node::PLUGIN, robustness::damaged_files::Numbers};
 
-/// How many documents, over all versions of the protocol.
+/// The number of documents, spread over all protocol versions.
 const DOCUMENTS: usize = 200;
 
-/// Writes JSON text that a serialiser would write in another way.
+/// Writes JSON in spellings that a serialiser would not use.
 struct Writer<'a> {
     numbers: &'a mut Numbers,
     text: String,
@@ -23,7 +23,7 @@ impl Writer<'_> {
         self.text.push_str(SPACES[self.numbers.below(SPACES.len())]);
     }
 
-    /// A string, of any characters and in any of their spellings.
+    /// Writes a string with escaped and unescaped characters.
     fn string(&mut self) {
         const PIECES: [&str; 16] = [
             "a",
@@ -181,7 +181,7 @@ fn odd_previous_results_are_returned_byte_for_byte() {
     let mut bytes = 0;
     for i in 0..DOCUMENTS {
         let version = VERSIONS[i % VERSIONS.len()];
-        // Now and then one of the size that a cluster's largest objects have.
+        // Some as large as the largest objects of a cluster.
         let filler = if i % 20 == 19 { 1 << 20 } else { numbers.below(300) };
         let mut writer = Writer {
             numbers: &mut numbers,
@@ -209,7 +209,7 @@ fn odd_previous_results_are_returned_byte_for_byte() {
     say(
         DOCUMENTS,
         &format!(
-            "previous results of all versions, {} MB, each back byte for byte",
+            "previous results of all versions, {} MB, each returned byte for byte",
             bytes >> 20
         ),
     );

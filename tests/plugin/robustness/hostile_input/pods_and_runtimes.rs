@@ -1,20 +1,20 @@
-//! Pods that no API server should let in, and calls that no runtime should make.
+//! Pods that an API server should reject, and calls that a runtime should not make.
 
 use std::{fmt::Write as _, fs, process::Command};
 
 use serde_json::json;
 
-use super::Ground;
+use super::Sandbox;
 
 // === the pod ===
 
 #[test]
 fn first_proxy_container_of_two_decides() {
-    let mut ground = Ground::new();
-    ground.netconf["log_level"] = json!("info");
+    let mut sandbox = Sandbox::new();
+    sandbox.netconf["log_level"] = json!("info");
     let twin =
         |uid: u32| json!({"name": "linkerd-proxy", "image": "x", "securityContext": {"runAsUser": uid}});
-    // The API server refuses a pod with two containers of one name; whatever stands before it may not.
+    // The API server rejects two containers of the same name; a proxy in front of it may not.
     for (change, uid) in [
         (json!({"containers": [twin(3000), twin(4000)]}), 3000),
         (
@@ -26,12 +26,12 @@ fn first_proxy_container_of_two_decides() {
             3000,
         ),
     ] {
-        ground.change_pod(|pod| {
+        sandbox.change_pod(|pod| {
             for (key, value) in change.as_object().unwrap() {
                 pod["spec"][key] = value.clone();
             }
         });
-        let rules = ground.works();
+        let rules = sandbox.works();
         assert!(
             rules.contains(&format!("meta skuid {uid} return")),
             "{change}\n{rules}"
@@ -41,7 +41,7 @@ fn first_proxy_container_of_two_decides() {
 
 #[test]
 fn hostile_container_names_change_nothing() {
-    let ground = Ground::new();
+    let sandbox = Sandbox::new();
     let mut odd = String::new();
     for i in 0..32_u8 {
         let _ = write!(odd, "{}", char::from(i));
@@ -53,13 +53,13 @@ fn hostile_container_names_change_nothing() {
         (&odd, &odd),
         ("web", "0.0.0.0:99999,:,::::,[::]:,[]:0"),
     ] {
-        ground.change_pod(|pod| {
+        sandbox.change_pod(|pod| {
             pod["spec"]["containers"][1]["name"] = json!(name);
             let env = pod["spec"]["containers"][0]["env"].as_array_mut().unwrap();
             env.push(json!({"name": "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDR", "value": address}));
             pod["metadata"]["labels"]["example.com/odd"] = json!(odd);
         });
-        let rules = ground.works();
+        let rules = sandbox.works();
         assert!(
             rules.contains("redirect to :4143") && rules.contains("redirect to :4140"),
             "{name:?}\n{rules}"
@@ -75,7 +75,7 @@ fn hostile_container_names_change_nothing() {
 
 #[test]
 fn invalid_pod_name_is_refused_before_any_request() {
-    let ground = Ground::new();
+    let sandbox = Sandbox::new();
     for name in [
         "../x",
         "x/../../secrets/y",
@@ -97,25 +97,25 @@ fn invalid_pod_name_is_refused_before_any_request() {
             format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME={name}"),
             format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={name};K8S_POD_NAME=web-0"),
         ] {
-            let (code, message) = ground.refused(&ground.call("ADD").env("CNI_ARGS", &args));
+            let (code, message) = sandbox.refused(&sandbox.call("ADD").env("CNI_ARGS", &args));
             assert_eq!(code, 4, "{args:?}: {message}");
             assert!(message.contains("CNI_ARGS"), "{message}");
             assert!(!message.contains('\n'), "one line: {message}");
         }
     }
-    assert_eq!(ground.node.api.connections(), 0);
+    assert_eq!(sandbox.node.api.connections(), 0);
 }
 
 #[test]
 fn invalid_uid_is_only_compared() {
-    let ground = Ground::new();
+    let sandbox = Sandbox::new();
     for uid in ["../x", "x y", "%", "\u{e4}"] {
         let args = format!("K8S_POD_UID={uid};K8S_POD_NAME=web-0;IgnoreUnknown=1;K8S_POD_NAMESPACE=shop");
-        let (code, message) = ground.refused(&ground.call("ADD").env("CNI_ARGS", args));
+        let (code, message) = sandbox.refused(&sandbox.call("ADD").env("CNI_ARGS", args));
         assert_eq!(code, 101, "{message}");
         assert!(message.contains("it was made anew"), "{message}");
     }
-    let asked = ground.node.api.requests();
+    let asked = sandbox.node.api.requests();
     assert!(
         asked
             .iter()
@@ -126,8 +126,8 @@ fn invalid_uid_is_only_compared() {
 
 #[test]
 fn invalid_netns_is_named_without_blocking() {
-    let ground = Ground::new();
-    let folder = ground.node.path("places");
+    let sandbox = Sandbox::new();
+    let folder = sandbox.node.path("places");
     fs::create_dir(&folder).unwrap();
     let place = |name: &str| folder.join(name);
     fs::write(place("file"), "").unwrap();
@@ -146,20 +146,20 @@ fn invalid_netns_is_named_without_blocking() {
         (place("loop"), "cannot open"),
         (place("fifo"), "not a network namespace"),
         (place("file/below"), "cannot open"),
-        ("/proc/self/ns/mnt".into(), "not one of the network"),
+        ("/proc/self/ns/mnt".into(), "not a network namespace"),
         ("/dev/zero".into(), "not a network namespace"),
     ] {
-        let on = |verb: &str| ground.call(verb).env("CNI_NETNS", &path);
+        let on = |verb: &str| sandbox.call(verb).env("CNI_NETNS", &path);
         for verb in ["ADD", "CHECK"] {
-            let (code, message) = ground.refused(&on(verb));
+            let (code, message) = sandbox.refused(&on(verb));
             assert_eq!(code, 8, "{message}");
             for part in [says, "CNI_NETNS", path.to_str().unwrap()] {
                 assert!(message.contains(part), "{verb}: {part} in {message}");
             }
         }
         on("DEL").succeed().unwrap();
-        // A pod that is passed on needs no namespace.
+        // A pod in an exempt namespace needs no netns.
         let exempt = on("ADD").pod("kube-system", "coredns-0");
-        assert_eq!(exempt.succeed().unwrap().unwrap(), ground.netconf["prevResult"]);
+        assert_eq!(exempt.succeed().unwrap().unwrap(), sandbox.netconf["prevResult"]);
     }
 }
