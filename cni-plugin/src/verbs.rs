@@ -8,7 +8,7 @@ use evergreen_kube::{
 
 use crate::{
     net::cidr::Family,
-    os::netns::{self, Netns},
+    os::netns::{Netns, NetnsError},
     policy::{
         decision::{self, DecideError},
         intent::{self, Decision, Precheck},
@@ -146,7 +146,7 @@ pub(crate) fn status(netconf: Result<NetConf<'_>, Failure>) -> Result<Reply, Fai
 
 /// Opens the call's network namespace. The plugin's own namespace is an error at once; one that cannot be opened is an
 /// error only where it is needed, since a pod that is skipped does not need it.
-fn open_namespace(call: &Call) -> Result<Result<Netns, netns::Error>, Failure> {
+fn open_namespace(call: &Call) -> Result<Result<Netns, NetnsError>, Failure> {
     let netns = Netns::open(call.netns.as_deref().unwrap_or("".as_ref()));
     let is_own = netns.as_ref().is_ok_and(|n| n.is_own().unwrap_or(false));
     if is_own && !call.netns_may_be_own {

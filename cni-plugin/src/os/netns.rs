@@ -36,7 +36,7 @@ pub struct Netns {
 
 /// Why a namespace cannot be used.
 #[derive(Debug)]
-pub struct Error {
+pub struct NetnsError {
     path: PathBuf,
     why: Why,
 }
@@ -56,8 +56,8 @@ enum Why {
 
 impl Netns {
     /// Opens the namespace that a runtime names in `CNI_NETNS`. A namespace of another kind is an error of [`Self::run`].
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        let error = |why| Error {
+    pub fn open(path: &Path) -> Result<Self, NetnsError> {
+        let error = |why| NetnsError {
             path: path.to_owned(),
             why,
         };
@@ -97,7 +97,7 @@ impl Netns {
     ///
     /// It runs on a thread that ends with it, so that no other work ever runs in the wrong namespace. Processes that the
     /// closure starts are in the namespace, too.
-    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
         thread::scope(|scope| {
             let inside = || -> Result<T, Why> {
                 self.enter()?;
@@ -112,7 +112,7 @@ impl Netns {
                 Err(why) => Err(why),
             }
         })
-        .map_err(|why| Error {
+        .map_err(|why| NetnsError {
             path: self.path.clone(),
             why,
         })
@@ -130,7 +130,7 @@ impl Netns {
     /// Returns the families in which the interface has an address with more than link scope, IPv4 first.
     ///
     /// An interface that does not exist has none.
-    pub fn families(&self, interface: &str) -> Result<Vec<Family>, Error> {
+    pub fn families(&self, interface: &str) -> Result<Vec<Family>, NetnsError> {
         self.run(|| {
             let mut families = Vec::new();
             if sys::has_ipv4_address(interface) {
@@ -165,9 +165,9 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .to_owned()
 }
 
-// === impl Error ===
+// === impl NetnsError ===
 
-impl fmt::Display for Error {
+impl fmt::Display for NetnsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         match &self.why {
@@ -212,7 +212,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
+impl std::error::Error for NetnsError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.why {
             Why::Open(e) | Why::Thread(e) | Why::Enter(e) => Some(e),
@@ -221,7 +221,7 @@ impl std::error::Error for Error {
     }
 }
 
-impl CniError for Error {
+impl CniError for NetnsError {
     fn code(&self) -> Code {
         Code::Netns
     }

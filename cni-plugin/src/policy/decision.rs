@@ -15,7 +15,7 @@ use crate::{
     },
     policy::{
         intent::{self, Decision, Facts, Precheck},
-        overrides::Invalid,
+        overrides::InvalidOverride,
     },
     protocol::{
         args::PodName,
@@ -86,8 +86,8 @@ impl From<kube::Error> for DecideError {
     }
 }
 
-impl From<Invalid> for DecideError {
-    fn from(invalid: Invalid) -> Self {
+impl From<InvalidOverride> for DecideError {
+    fn from(invalid: InvalidOverride) -> Self {
         Self::Failed(invalid.into())
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::overrides::{self, Invalid, Overrides};
+use super::overrides::{self, InvalidOverride, Overrides};
 use crate::{
     net::{
         cidr::{CidrSet, Family},
@@ -181,7 +181,11 @@ fn proxy_of(pod: &Pod) -> Option<&Container> {
 }
 
 /// Decides from what the API server said. `families` are those the pod has; empty when nothing shows them.
-pub fn decide(netconf: &NetConf<'_>, facts: Facts<'_>, families: &[Family]) -> Result<Decision, Invalid> {
+pub fn decide(
+    netconf: &NetConf<'_>,
+    facts: Facts<'_>,
+    families: &[Family],
+) -> Result<Decision, InvalidOverride> {
     let pod = facts.pod;
     let Some(proxy) = proxy_of(pod) else {
         let own_init = pod.init_containers.iter().any(|c| c.name == PROXY_INIT);
@@ -202,7 +206,10 @@ pub fn decide(netconf: &NetConf<'_>, facts: Facts<'_>, families: &[Family]) -> R
 
 /// Decides from the runtime's annotations alone, because the API server cannot be asked. The injector copies all
 /// that matters onto the pod; the proxy's own container stays unseen, so netconf and defaults stand in for it.
-pub fn decide_by_annotations(netconf: &NetConf<'_>, families: &[Family]) -> Result<Decision, Invalid> {
+pub fn decide_by_annotations(
+    netconf: &NetConf<'_>,
+    families: &[Family],
+) -> Result<Decision, InvalidOverride> {
     let annotations = netconf.annotations.as_ref();
     match annotations.filter(|a| MARKS.iter().any(|mark| a.contains_key(*mark))) {
         Some(annotations) => {
@@ -244,7 +251,7 @@ pub fn containers_with_proxy_user<'a>(pod: &'a Pod, redirect: &Redirect) -> Vec<
         .collect()
 }
 
-fn redirect(netconf: &NetConf<'_>, pod: Overrides, families: &[Family]) -> Result<Redirect, Invalid> {
+fn redirect(netconf: &NetConf<'_>, pod: Overrides, families: &[Family]) -> Result<Redirect, InvalidOverride> {
     let proxy = netconf.proxy;
     let (uid, gid) = pod.identity(proxy.uid, proxy.gid)?;
     Ok(Redirect {

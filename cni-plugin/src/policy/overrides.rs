@@ -42,7 +42,7 @@ pub(super) const INHERITED: [&str; 5] = [SKIP_INBOUND, SKIP_OUTBOUND, SKIP_SUBNE
 
 /// An entry that cannot be used, and who wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invalid {
+pub struct InvalidOverride {
     source: &'static str,
     key: &'static str,
     why: String,
@@ -80,7 +80,7 @@ impl Overrides {
         pod: &Strings,
         namespace: Option<&Strings>,
         proxy: Option<&Container>,
-    ) -> Result<Self, Invalid> {
+    ) -> Result<Self, InvalidOverride> {
         let annotations = Annotations { pod, namespace };
         let identity = |list: &str| {
             list.parse()
@@ -132,13 +132,13 @@ impl Overrides {
         &self,
         netconf_uid: Option<u32>,
         netconf_gid: Option<u32>,
-    ) -> Result<(Option<u32>, Option<u32>), Invalid> {
+    ) -> Result<(Option<u32>, Option<u32>), InvalidOverride> {
         let gid = self.gid.or(netconf_gid);
         match (self.uid, netconf_uid) {
             (Some((source, key, 0)), _) if gid.is_none() => {
                 let why = "is 0 and no proxy-gid is given: root's own connections would never be redirected; \
                            run the proxy as a user of its own";
-                Err(Invalid {
+                Err(InvalidOverride {
                     source,
                     key,
                     why: why.into(),
@@ -151,10 +151,10 @@ impl Overrides {
 }
 
 /// The user of the proxy's container. Its group is not read: an app that shares it would leave the mesh unseen.
-fn run_as_user(proxy: &Container) -> Result<Option<(&'static str, &'static str, u32)>, Invalid> {
+fn run_as_user(proxy: &Container) -> Result<Option<(&'static str, &'static str, u32)>, InvalidOverride> {
     let (source, key) = ("container linkerd-proxy", "securityContext.runAsUser");
     let uid = proxy.run_as_user.map(user_or_group).transpose();
-    let uid = uid.map_err(|why| Invalid { source, key, why })?;
+    let uid = uid.map_err(|why| InvalidOverride { source, key, why })?;
     Ok(uid.map(|uid| (source, key, uid)))
 }
 
@@ -187,7 +187,7 @@ impl Annotations<'_> {
         &self,
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Option<(&'static str, T)>, Invalid> {
+    ) -> Result<Option<(&'static str, T)>, InvalidOverride> {
         let inherited = || Some(("namespace annotation", self.namespace?.get(key)?));
         let Some((source, text)) = self
             .pod
@@ -197,7 +197,7 @@ impl Annotations<'_> {
         else {
             return Ok(None);
         };
-        let value = parse(text).map_err(|e| Invalid {
+        let value = parse(text).map_err(|e| InvalidOverride {
             source,
             key,
             why: e.to_string(),
@@ -210,7 +210,7 @@ impl Annotations<'_> {
         &self,
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Option<T>, Invalid> {
+    ) -> Result<Option<T>, InvalidOverride> {
         Annotations {
             pod: self.pod,
             namespace: None,
@@ -220,17 +220,17 @@ impl Annotations<'_> {
     }
 }
 
-// === impl Invalid ===
+// === impl InvalidOverride ===
 
-impl fmt::Display for Invalid {
+impl fmt::Display for InvalidOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}", self.source, self.key, self.why)
     }
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for InvalidOverride {}
 
-impl CniError for Invalid {
+impl CniError for InvalidOverride {
     fn code(&self) -> Code {
         Code::Pod
     }

@@ -57,7 +57,7 @@ pub struct Call {
 
 /// Why the environment cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Invalid {
+pub enum InvalidCall {
     /// Required variables that are unset or empty.
     Missing(Vec<&'static str>),
     /// A value that the protocol does not allow: the problem, and the value or rule.
@@ -100,7 +100,7 @@ impl Call {
     /// Reads and checks the environment. None when there is no command, as when a person starts the program.
     ///
     /// An invalid value is an error at once; missing variables are reported together at the end.
-    pub fn read(env: Environment<'_>) -> Result<Option<Self>, Invalid> {
+    pub fn read(env: Environment<'_>) -> Result<Option<Self>, InvalidCall> {
         let value = |variable| env(variable).unwrap_or_default();
         let command = value("CNI_COMMAND");
         if command.is_empty() {
@@ -108,7 +108,7 @@ impl Call {
         }
         let verb = Verb::parse(&command.to_string_lossy());
         let mut missing = Vec::new();
-        let mut required = |variable: &'static str, check: fn(&OsStr) -> Result<(), Invalid>| {
+        let mut required = |variable: &'static str, check: fn(&OsStr) -> Result<(), InvalidCall>| {
             let value = value(variable);
             if verb.requires(variable) {
                 if value.is_empty() {
@@ -124,7 +124,7 @@ impl Call {
         let ifname = required("CNI_IFNAME", check_interface_name)?;
         required("CNI_PATH", |_| Ok(()))?;
         if !missing.is_empty() {
-            return Err(Invalid::Missing(missing));
+            return Err(InvalidCall::Missing(missing));
         }
         let netns_override = value("CNI_NETNS_OVERRIDE").to_string_lossy().to_ascii_lowercase();
         Ok(Some(Self {
@@ -154,19 +154,19 @@ pub fn is_cni_identifier(text: &[u8]) -> bool {
     text.first().is_some_and(u8::is_ascii_alphanumeric) && text.iter().all(inner)
 }
 
-fn check_container_id(value: &OsStr) -> Result<(), Invalid> {
+fn check_container_id(value: &OsStr) -> Result<(), InvalidCall> {
     if is_cni_identifier(value.as_bytes()) {
         return Ok(());
     }
-    Err(Invalid::Value(
+    Err(InvalidCall::Value(
         "invalid characters in containerID".into(),
         value.to_string_lossy().into_owned(),
     ))
 }
 
-fn check_interface_name(value: &OsStr) -> Result<(), Invalid> {
+fn check_interface_name(value: &OsStr) -> Result<(), InvalidCall> {
     let name = value.to_string_lossy();
-    let invalid = |what: &str, rule: &str| Err(Invalid::Value(what.into(), rule.into()));
+    let invalid = |what: &str, rule: &str| Err(InvalidCall::Value(what.into(), rule.into()));
     if value.len() > 15 {
         return invalid(
             "interface name is too long",
@@ -182,9 +182,9 @@ fn check_interface_name(value: &OsStr) -> Result<(), Invalid> {
     Ok(())
 }
 
-// === impl Invalid ===
+// === impl InvalidCall ===
 
-impl fmt::Display for Invalid {
+impl fmt::Display for InvalidCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(names) => write!(f, "required env variables [{}] missing", names.join(",")),
@@ -193,7 +193,7 @@ impl fmt::Display for Invalid {
     }
 }
 
-impl CniError for Invalid {
+impl CniError for InvalidCall {
     fn code(&self) -> Code {
         Code::Environment
     }
@@ -218,7 +218,7 @@ mod tests {
         ("CNI_PATH", "/opt/cni/bin"),
     ];
 
-    fn read(changes: &[(&str, &str)]) -> Result<Option<Call>, Invalid> {
+    fn read(changes: &[(&str, &str)]) -> Result<Option<Call>, InvalidCall> {
         Call::read(&|variable| {
             let all = changes.iter().chain(&ADD);
             all.clone()
@@ -249,7 +249,11 @@ mod tests {
             ("STATUS", &["CNI_PATH"]),
         ] {
             let given: Vec<_> = [("CNI_COMMAND", verb)].iter().chain(&none).copied().collect();
-            assert_eq!(read(&given), Err(Invalid::Missing(expected.to_vec())), "{verb}");
+            assert_eq!(
+                read(&given),
+                Err(InvalidCall::Missing(expected.to_vec())),
+                "{verb}"
+            );
         }
     }
 
@@ -258,7 +262,7 @@ mod tests {
         let call = read(&[("CNI_CONTAINERID", "-a"), ("CNI_NETNS", "")]);
         assert_eq!(
             call,
-            Err(Invalid::Value(
+            Err(InvalidCall::Value(
                 "invalid characters in containerID".into(),
                 "-a".into()
             ))

@@ -1,8 +1,8 @@
 //! The network configuration on stdin: first the name and version that every plugin of the reference library checks in
 //! the same order and with the same messages, then the plugin's own keys. Every value is checked once, here.
 
-mod error;
 mod field;
+mod invalid;
 mod proxy;
 
 use std::{borrow::Cow, path::PathBuf, time::Duration};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use self::field::Fields;
 pub use self::{
-    error::Error,
+    invalid::InvalidNetConf,
     proxy::{ProxyDefaults, user_or_group},
 };
 use super::{
@@ -99,43 +99,51 @@ pub enum IptablesMode {
 
 impl<'a> Envelope<'a> {
     /// Parses stdin and checks the network's name.
-    pub fn read(stdin: &'a [u8]) -> Result<Self, Error> {
+    pub fn read(stdin: &'a [u8]) -> Result<Self, InvalidNetConf> {
         let decoding =
-            |e: serde_json::Error| Error::Decoding(format!("error unmarshall network config: {e}"));
+            |e: serde_json::Error| InvalidNetConf::Decoding(format!("error unmarshall network config: {e}"));
         // The reference library accepts a bare `null` as an object without fields.
         let fields = Fields::parse(stdin).map_err(decoding)?;
         match fields.take::<Cow<'_, str>>("name").map_err(decoding)? {
-            None => Err(Error::MissingName),
-            Some(name) if name.is_empty() => Err(Error::MissingName),
-            Some(name) if !is_cni_identifier(name.as_bytes()) => Err(Error::BadName(name.into_owned())),
+            None => Err(InvalidNetConf::MissingName),
+            Some(name) if name.is_empty() => Err(InvalidNetConf::MissingName),
+            Some(name) if !is_cni_identifier(name.as_bytes()) => {
+                Err(InvalidNetConf::BadName(name.into_owned()))
+            }
             Some(_) => Ok(Self { fields }),
         }
     }
 
     /// Returns the version for ADD and DEL, which must be supported. Absent, null or empty means 0.1.0.
-    pub fn version(&self) -> Result<&'static str, Error> {
+    pub fn version(&self) -> Result<&'static str, InvalidNetConf> {
         let asked = self.asked_version()?;
         VERSIONS
             .into_iter()
             .find(|v| *v == asked)
-            .ok_or_else(|| Error::Version(asked.into_owned()))
+            .ok_or_else(|| InvalidNetConf::Version(asked.into_owned()))
     }
 
     /// Returns the version for a command that `since` introduced. Compared as numbers first, as in the reference library.
-    pub fn version_since(&self, since: &str, command: &'static str) -> Result<&'static str, Error> {
+    pub fn version_since(&self, since: &str, command: &'static str) -> Result<&'static str, InvalidNetConf> {
         let asked = self.asked_version()?;
         match version::numbers(&asked) {
-            None => Err(Error::Decoding(format!("failed to parse cniVersion {asked:?}"))),
-            Some(asked) if Some(asked) < version::numbers(since) => Err(Error::VersionTooOld(command)),
-            Some(asked) if Some(asked) > version::numbers(NEWEST) => Err(Error::VersionTooNew(command)),
+            None => Err(InvalidNetConf::Decoding(format!(
+                "failed to parse cniVersion {asked:?}"
+            ))),
+            Some(asked) if Some(asked) < version::numbers(since) => {
+                Err(InvalidNetConf::VersionTooOld(command))
+            }
+            Some(asked) if Some(asked) > version::numbers(NEWEST) => {
+                Err(InvalidNetConf::VersionTooNew(command))
+            }
             Some(_) => self.version(),
         }
     }
 
-    fn asked_version(&self) -> Result<Cow<'_, str>, Error> {
+    fn asked_version(&self) -> Result<Cow<'_, str>, InvalidNetConf> {
         let version = self.fields.take::<Cow<'_, str>>("cniVersion");
-        let version =
-            version.map_err(|e| Error::Decoding(format!("decoding version from network config: {e}")))?;
+        let version = version
+            .map_err(|e| InvalidNetConf::Decoding(format!("decoding version from network config: {e}")))?;
         Ok(version.filter(|v| !v.is_empty()).unwrap_or(VERSIONS[0].into()))
     }
 }
@@ -145,7 +153,7 @@ impl<'a> Envelope<'a> {
 impl<'a> NetConf<'a> {
     /// Checks every key of the plugin. A previous result is not read: commands that do not need one must not fail because
     /// of it.
-    pub fn check(envelope: &Envelope<'a>, version: &'static str) -> Result<Self, Error> {
+    pub fn check(envelope: &Envelope<'a>, version: &'static str) -> Result<Self, InvalidNetConf> {
         let top = &envelope.fields;
         let linkerd = top.block("linkerd")?;
         let evergreen = top.block("evergreen")?;
@@ -188,11 +196,11 @@ impl<'a> NetConf<'a> {
     }
 
     /// Adds the previous result, for ADD and CHECK.
-    pub fn with_previous(self, envelope: &Envelope<'a>) -> Result<Self, Error> {
+    pub fn with_previous(self, envelope: &Envelope<'a>) -> Result<Self, InvalidNetConf> {
         let raw = envelope.fields.raw("prevResult");
         let previous = raw.map(|raw| Previous::read(raw, self.version)).transpose();
         Ok(Self {
-            previous: previous.map_err(|why| Error::value("prevResult", why))?,
+            previous: previous.map_err(|why| InvalidNetConf::value("prevResult", why))?,
             ..self
         })
     }
@@ -208,7 +216,7 @@ impl<'a> NetConf<'a> {
     }
 }
 
-fn kubeconfig(kubernetes: &Fields<'_>) -> Result<Result<PathBuf, &'static str>, Error> {
+fn kubeconfig(kubernetes: &Fields<'_>) -> Result<Result<PathBuf, &'static str>, InvalidNetConf> {
     let path = kubernetes.value::<String>("kubeconfig")?.unwrap_or_default();
     Ok(match &*path {
         "" => Err("the network configuration has no kubernetes.kubeconfig: let the installer write it"),

@@ -1,8 +1,8 @@
-//! The fallback for kernels without nf_tables: the same ruleset by the node's own `iptables-restore`.
+//! The fallback for kernels without nf_tables: the same ruleset, programmed by the node's `iptables-restore`.
 //!
-//! Works in the network namespace the calling thread is in; the programs it starts are in it too, so no `nsenter` is
-//! needed. The rules live in two chains of our own in table `nat`, with one jump to each. Each family is one atomic
-//! `iptables-restore`; there is no way to have both in one.
+//! Works in the network namespace of the calling thread. Programs it starts inherit the namespace, so no `nsenter` is
+//! needed. The rules are in two chains of the plugin in table `nat`, with one jump to each. Each family takes one atomic
+//! `iptables-restore`; both families cannot be changed at once.
 
 mod rule;
 mod script;
@@ -16,7 +16,7 @@ use std::{
 
 use self::{
     script::{CHAINS, Found},
-    tool::{Failure, Tool},
+    tool::{Tool, ToolError},
 };
 use crate::{
     net::cidr::Family,
@@ -31,39 +31,39 @@ use crate::{
 };
 use evergreen_kube::deadline::Deadline;
 
-/// Time to undo half a change in, even when the call's own is over.
+/// Time to undo half a change, even after the call's deadline.
 const UNDO: Duration = Duration::from_secs(2);
 
-/// What the fallback may use.
+/// The options of the fallback.
 #[derive(Debug, Clone, Copy)]
 pub struct Tools<'a> {
-    /// Which variant is tried first.
+    /// The variant that is tried first.
     pub mode: IptablesMode,
-    /// `PATH` as the runtime gave it, separated by colons. Well-known directories are searched after it.
+    /// `PATH` of the runtime. Well-known directories are searched after it.
     pub path: &'a str,
-    /// When every program we started must be over.
+    /// When programs that still run are killed.
     pub deadline: Deadline,
 }
 
-/// Why the fallback did not do what was asked.
+/// Why the fallback failed.
 #[derive(Debug)]
-pub struct Error {
+pub struct IptablesError {
     doing: &'static str,
     family: Family,
-    /// What became of each variant that was tried.
-    failures: Vec<Failure>,
-    /// What was left behind when even the undoing failed.
+    /// One error for each variant that was tried.
+    errors: Vec<ToolError>,
+    /// Errors of undoing the other family's rules.
     left: Vec<String>,
 }
 
-/// Makes our chains hold these rules, in every family or in none. Returns the programs that did it.
-pub fn apply(ruleset: &Ruleset, tools: Tools<'_>) -> Result<Vec<PathBuf>, Error> {
+/// Programs these rules, in every family or in none. Returns the programs that did it.
+pub fn apply(ruleset: &Ruleset, tools: Tools<'_>) -> Result<Vec<PathBuf>, IptablesError> {
     let mut used: Vec<Tool> = Vec::new();
     for table in &ruleset.tables {
         match apply_table(table, tools) {
             Ok(tool) => used.push(tool),
             Err(mut error) => {
-                // Half a redirect is worse than none: the call fails, and the pod is made anew.
+                // Half a redirect is worse than none: the call fails, and the runtime retries with a new sandbox.
                 let tools = Tools {
                     deadline: Deadline::after(UNDO),
                     ..tools
@@ -80,24 +80,26 @@ pub fn apply(ruleset: &Ruleset, tools: Tools<'_>) -> Result<Vec<PathBuf>, Error>
     }
     for family in [Family::V4, Family::V6] {
         if ruleset.tables.iter().all(|table| table.family != family) {
-            // A family that is not wanted any more. Where its tools or its kernel part are missing it has no rules.
+            // An unwanted family. If its programs or its kernel modules are missing, it has no rules.
             let _ = remove_family(family, tools);
         }
     }
     Ok(used.into_iter().map(|tool| tool.restore).collect())
 }
 
-/// Takes our chains away, whichever variant made them; true if there were any.
-pub fn remove(tools: Tools<'_>) -> Result<bool, Error> {
-    // Both are tried before the first error is told.
+/// Removes the plugin's chains, whichever variant made them. Returns true if there were any.
+pub fn remove(tools: Tools<'_>) -> Result<bool, IptablesError> {
+    // Both families are tried before the first error is returned.
     let removed = [Family::V4, Family::V6].map(|family| remove_family(family, tools));
     removed.into_iter().try_fold(false, |any, one| Ok(any | one?))
 }
 
-/// True when rules of ours may be here. Asks the kernel and starts no program, but makes the end of the process wait some
-/// milliseconds: to be asked only where the fallback has left its mark, or where there is no nf_tables to hold one.
+/// Returns true when rules of the fallback may be here, without starting a program.
+///
+/// It delays the end of the process by some milliseconds. Call it only after the fallback's mark was found, or without
+/// nf_tables to hold one.
 pub fn may_be_here() -> bool {
-    // Of the legacy variant the kernel only tells which tables a namespace has; nothing, while its module is not loaded.
+    // For the legacy variant, the kernel only lists the tables of a namespace, and nothing until its module is loaded.
     let legacy = ["ip_tables_names", "ip6_tables_names"].iter().any(|list| {
         fs::read_to_string(format!("/proc/thread-self/net/{list}"))
             .is_ok_and(|tables| tables.lines().any(|table| table == "nat"))
@@ -106,8 +108,8 @@ pub fn may_be_here() -> bool {
     legacy || nft::has_chain("nat", inbound).unwrap_or(false)
 }
 
-/// Compares what is there with what is wanted; the first difference in words.
-pub fn check(ruleset: &Ruleset, tools: Tools<'_>) -> Result<Result<(), Difference>, Error> {
+/// Compares the rules with the wanted ones.
+pub fn check(ruleset: &Ruleset, tools: Tools<'_>) -> Result<Result<(), Difference>, IptablesError> {
     for table in &ruleset.tables {
         let (_, found) = first_that_works("read the rules", table.family, tools)?;
         if let Err(difference) = script::compare(table, &found) {
@@ -117,9 +119,8 @@ pub fn check(ruleset: &Ruleset, tools: Tools<'_>) -> Result<Result<(), Differenc
     Ok(Ok(()))
 }
 
-/// Ok when there are rules of ours and none of them is cut off from the packets, for when nobody can be asked which are
-/// wanted.
-pub fn check_alone(tools: Tools<'_>) -> Result<Result<(), Difference>, Error> {
+/// Checks that there are rules and that packets reach all of them, for when the wanted rules are unknown.
+pub fn check_alone(tools: Tools<'_>) -> Result<Result<(), Difference>, IptablesError> {
     let mut any = false;
     let mut last = None;
     for family in [Family::V4, Family::V6] {
@@ -128,101 +129,102 @@ pub fn check_alone(tools: Tools<'_>) -> Result<Result<(), Difference>, Error> {
                 Ok(ours) => any |= ours,
                 Err(difference) => return Ok(Err(difference)),
             },
-            // A kernel or a node without the one family may still have the other.
+            // A node or kernel may lack one family.
             Err(error) => last = Some(error),
         }
     }
     match (any, last) {
         (true, _) => Ok(Ok(())),
         (false, None) => Ok(Err(Difference::new(
-            "there are no rules of ours in any table nat".into(),
+            "no table nat has rules of the plugin".into(),
         ))),
         (false, Some(error)) => Err(error),
     }
 }
 
-fn apply_table(table: &Table, tools: Tools<'_>) -> Result<Tool, Error> {
+fn apply_table(table: &Table, tools: Tools<'_>) -> Result<Tool, IptablesError> {
     const DOING: &str = "write the rules";
     let (tool, found) = first_that_works(DOING, table.family, tools)?;
     match tool.restore(&script::install(table, &found), tools) {
         Ok(()) => Ok(tool),
-        Err(failure) => Err(Error::new(DOING, table.family, vec![failure])),
+        Err(failure) => Err(IptablesError::new(DOING, table.family, vec![failure])),
     }
 }
 
-fn remove_family(family: Family, tools: Tools<'_>) -> Result<bool, Error> {
+fn remove_family(family: Family, tools: Tools<'_>) -> Result<bool, IptablesError> {
     let mut any = false;
     for tool in tool::find(family, tools).unwrap_or_default() {
-        // A variant that cannot even read has no kernel part here, and so no rules.
+        // A variant that cannot read has no kernel module here, and so no rules.
         let Ok(found) = tool.save(tools) else { continue };
-        any |=
-            remove_with(&tool, &found, tools).map_err(|e| Error::new("remove the rules", family, vec![e]))?;
+        any |= remove_with(&tool, &found, tools)
+            .map_err(|e| IptablesError::new("remove the rules", family, vec![e]))?;
     }
     Ok(any)
 }
 
-fn remove_with(tool: &Tool, found: &Found, tools: Tools<'_>) -> Result<bool, Failure> {
+fn remove_with(tool: &Tool, found: &Found, tools: Tools<'_>) -> Result<bool, ToolError> {
     match script::removal(found) {
         Some(script) => tool.restore(&script, tools).map(|()| true),
         None => Ok(false),
     }
 }
 
-/// The first variant that can read the table `nat` in this namespace, and what it read.
-fn first_that_works(doing: &'static str, family: Family, tools: Tools<'_>) -> Result<(Tool, Found), Error> {
-    let found = tool::find(family, tools).map_err(|missing| Error::new(doing, family, vec![missing]))?;
-    let mut failures = Vec::new();
+/// Returns the first variant that can read the table `nat` in this namespace, and what it read.
+fn first_that_works(
+    doing: &'static str,
+    family: Family,
+    tools: Tools<'_>,
+) -> Result<(Tool, Found), IptablesError> {
+    let found =
+        tool::find(family, tools).map_err(|missing| IptablesError::new(doing, family, vec![missing]))?;
+    let mut errors = Vec::new();
     for tool in found {
         match tool.save(tools) {
             Ok(found) => return Ok((tool, found)),
-            Err(failure) => failures.push(failure),
+            Err(error) => errors.push(error),
         }
     }
-    Err(Error::new(doing, family, failures))
+    Err(IptablesError::new(doing, family, errors))
 }
 
-// === impl Error ===
+// === impl IptablesError ===
 
-impl Error {
-    fn new(doing: &'static str, family: Family, failures: Vec<Failure>) -> Self {
+impl IptablesError {
+    fn new(doing: &'static str, family: Family, errors: Vec<ToolError>) -> Self {
         Self {
             doing,
             family,
-            failures,
+            errors,
             left: Vec::new(),
         }
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for IptablesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let family = match self.family {
-            Family::V4 => "IPv4",
-            Family::V6 => "IPv6",
-        };
-        write!(f, "iptables: cannot {} for {family}: ", self.doing)?;
-        for (i, failure) in self.failures.iter().enumerate() {
-            write!(f, "{}{failure}", if i == 0 { "" } else { "; then " })?;
+        write!(f, "iptables: cannot {} for {}: ", self.doing, self.family)?;
+        for (i, error) in self.errors.iter().enumerate() {
+            write!(f, "{}{error}", if i == 0 { "" } else { "; then " })?;
         }
         for left in &self.left {
-            write!(f, "; the other family's rules could not be undone: {left}")?;
+            write!(f, "; the other family's rules could not be removed again: {left}")?;
         }
         write!(
             f,
-            "; load nf_tables into the kernel, or install iptables on the node with what it needs"
+            "; load the kernel module nf_tables, or install iptables and its kernel modules on the node"
         )
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for IptablesError {}
 
-impl CniError for Error {
+impl CniError for IptablesError {
     fn code(&self) -> Code {
         Code::Rules
     }
 }
 
-/// The directories of `PATH`, then those where distributions put iptables.
+/// Returns the directories of `PATH`, then those where distributions install iptables.
 fn directories(path: &str) -> impl Iterator<Item = &Path> {
     const USUAL: [&str; 7] = [
         "/usr/sbin",
@@ -233,7 +235,7 @@ fn directories(path: &str) -> impl Iterator<Item = &Path> {
         "/usr/local/bin",
         "/run/current-system/sw/bin",
     ];
-    // A relative entry would be looked up from wherever the runtime happens to be.
+    // A relative entry would depend on the runtime's working directory.
     path.split(':')
         .map(Path::new)
         .filter(|folder| folder.is_absolute())

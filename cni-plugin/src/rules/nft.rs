@@ -1,7 +1,6 @@
-//! nf_tables by netlink: make our tables be a ruleset, take them away, read them back.
+//! nf_tables through netlink: programs, removes and reads the plugin's tables.
 //!
-//! Works in the network namespace the calling thread is in. Starts no process and needs no tool of the host. Only our
-//! own tables are ever touched.
+//! Works in the network namespace of the calling thread, without a process or a tool of the host. Touches no other tables.
 
 mod decode;
 mod elements;
@@ -13,29 +12,29 @@ mod part;
 mod socket;
 mod uapi;
 
-pub use self::error::Error;
-use self::{decode::Dumps, encode::Batch, socket::Conversation, uapi::family_number};
+pub use self::error::NftError;
+use self::{decode::Dumps, encode::Batch, socket::NftSocket, uapi::family_number};
 use crate::{
     net::cidr::Family,
     rules::ruleset::{Ruleset, TABLE},
 };
 
-/// What it took to make our tables be the ruleset.
+/// How a ruleset was programmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
-    /// There were none before.
+    /// There were no tables of the plugin.
     Created,
-    /// They took the place of older ones of ours.
+    /// Older tables of the plugin were replaced.
     Replaced,
 }
 
-/// Makes our tables be exactly these, in one transaction: no packet ever meets some of the rules.
+/// Programs exactly these tables in one transaction, so that no packet sees part of the rules.
 ///
-/// The usual case, a new pod, takes one message. Only where a table of ours exists already is it replaced, since the
-/// kernel waits about 10 ms for the packets under way before it removes one.
-pub fn apply(ruleset: &Ruleset) -> Result<Applied, Error> {
-    let mut kernel = Conversation::open()?;
-    // Creating the wanted tables would not meet one of a family that is not wanted any more.
+/// A new pod, the usual case, takes one message. A table is replaced only if it exists, since the kernel waits about 10 ms
+/// for packets in flight before it removes one.
+pub fn apply(ruleset: &Ruleset) -> Result<Applied, NftError> {
+    let mut kernel = NftSocket::open()?;
+    // Creating the wanted tables would not fail for a table of a family that is no longer wanted.
     let unwanted = tables_of(&mut kernel, |family| {
         ruleset.tables.iter().all(|table| table.family != family)
     })?;
@@ -51,14 +50,14 @@ pub fn apply(ruleset: &Ruleset) -> Result<Applied, Error> {
         .map(|()| Applied::Replaced)
 }
 
-/// True when a table of ours is there, in either family.
-pub fn exists() -> Result<bool, Error> {
-    Ok(!tables_of(&mut Conversation::open()?, |_| true)?.is_empty())
+/// Returns true when the plugin has a table in either family.
+pub fn exists() -> Result<bool, NftError> {
+    Ok(!tables_of(&mut NftSocket::open()?, |_| true)?.is_empty())
 }
 
-/// Takes our tables away; true if there were any.
-pub fn remove() -> Result<bool, Error> {
-    let mut kernel = Conversation::open()?;
+/// Removes the plugin's tables. Returns true if there were any.
+pub fn remove() -> Result<bool, NftError> {
+    let mut kernel = NftSocket::open()?;
     let found = tables_of(&mut kernel, |_| true)?;
     if found.is_empty() {
         return Ok(false);
@@ -69,9 +68,9 @@ pub fn remove() -> Result<bool, Error> {
         .map(|()| true)
 }
 
-/// Our tables as the kernel holds them; none is an empty ruleset. An error when something in them is not ours.
-pub fn read() -> Result<Ruleset, Error> {
-    let mut kernel = Conversation::open()?;
+/// Reads the plugin's tables from the kernel. An error when they contain anything foreign.
+pub fn read() -> Result<Ruleset, NftError> {
+    let mut kernel = NftSocket::open()?;
     let mut ruleset = Ruleset::default();
     for family in tables_of(&mut kernel, |_| true)? {
         let dumps = dump(&mut kernel, family)?;
@@ -80,28 +79,28 @@ pub fn read() -> Result<Ruleset, Error> {
     Ok(ruleset)
 }
 
-/// Leaves an empty table of ours: it tells later calls, for the price of one question, that the fallback's rules are here.
+/// Adds an empty table as a mark that the fallback's rules are here, so that later calls need only one request to know.
 ///
-/// Any nf_tables can hold it, also one that lacks what our rules need.
-pub fn mark() -> Result<(), Error> {
+/// Any nf_tables supports it, even without the modules that the rules need.
+pub fn mark() -> Result<(), NftError> {
     let mark = Ruleset::mark();
-    match Conversation::open()?.commit(|first| Batch::create(&mark, first)) {
+    match NftSocket::open()?.commit(|first| Batch::create(&mark, first)) {
         Err(e) if e.errno() == Some(libc::EEXIST) => Ok(()),
         done => done,
     }
 }
 
-/// True when a table of others has this chain, in either family.
-pub fn has_chain(table: &str, chain: &str) -> Result<bool, Error> {
-    let mut kernel = Conversation::open()?;
+/// Returns true when this table has this chain, in either family.
+pub fn has_chain(table: &str, chain: &str) -> Result<bool, NftError> {
+    let mut kernel = NftSocket::open()?;
     let v4 = kernel.has_chain(family_number(Family::V4), table, chain)?;
     Ok(v4 || kernel.has_chain(family_number(Family::V6), table, chain)?)
 }
 
-/// Those of the asked families that have a table of ours.
-fn tables_of(kernel: &mut Conversation, asked: impl Fn(Family) -> bool) -> Result<Vec<Family>, Error> {
+/// Returns the families, among those asked for, in which the plugin has a table.
+fn tables_of(kernel: &mut NftSocket, asked: impl Fn(Family) -> bool) -> Result<Vec<Family>, NftError> {
     let mut found = Vec::new();
-    for family in [Family::V4, Family::V6] {
+    for family in Family::ALL {
         if asked(family) && kernel.has_table(family_number(family))? {
             found.push(family);
         }
@@ -109,21 +108,21 @@ fn tables_of(kernel: &mut Conversation, asked: impl Fn(Family) -> bool) -> Resul
     Ok(found)
 }
 
-fn dump(kernel: &mut Conversation, family: Family) -> Result<Dumps, Error> {
+fn dump(kernel: &mut NftSocket, family: Family) -> Result<Dumps, NftError> {
     let number = family_number(family);
     let mut dumps = Dumps {
-        table: kernel.dump("read our table back", libc::NFT_MSG_GETTABLE, number, |_| {})?,
-        chains: kernel.dump("read our chains back", libc::NFT_MSG_GETCHAIN, number, |_| {})?,
-        rules: kernel.dump("read our rules back", libc::NFT_MSG_GETRULE, number, |w| {
+        table: kernel.dump("read the table", libc::NFT_MSG_GETTABLE, number, |_| {})?,
+        chains: kernel.dump("read the chains", libc::NFT_MSG_GETCHAIN, number, |_| {})?,
+        rules: kernel.dump("read the rules", libc::NFT_MSG_GETRULE, number, |w| {
             w.put_text(uapi::RULE_TABLE, TABLE);
         })?,
-        sets: kernel.dump("read our sets back", libc::NFT_MSG_GETSET, number, |w| {
+        sets: kernel.dump("read the sets", libc::NFT_MSG_GETSET, number, |w| {
             w.put_text(uapi::SET_TABLE, TABLE);
         })?,
         elements: Vec::new(),
     };
     for set in decode::set_names(family, &dumps.sets)? {
-        let elements = kernel.dump("read a set back", libc::NFT_MSG_GETSETELEM, number, |w| {
+        let elements = kernel.dump("read a set", libc::NFT_MSG_GETSETELEM, number, |w| {
             w.put_text(uapi::ELEMENTS_TABLE, TABLE);
             w.put_text(uapi::ELEMENTS_SET, set.name());
         })?;

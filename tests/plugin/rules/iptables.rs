@@ -186,7 +186,7 @@ fn foreign_change_is_found_and_named() {
         ),
         (
             "-D OUTPUT -j EVERGREEN_CNI_OUT",
-            "nothing jumps from OUTPUT to chain EVERGREEN_CNI_OUT",
+            "no rule jumps from OUTPUT to chain EVERGREEN_CNI_OUT",
         ),
         (
             "-D EVERGREEN_CNI_OUT 2",
@@ -196,7 +196,7 @@ fn foreign_change_is_found_and_named() {
             "-A EVERGREEN_CNI_IN -j RETURN",
             "rule 6 of chain EVERGREEN_CNI_IN",
         ),
-        ("-F", "nothing jumps from PREROUTING"),
+        ("-F", "no rule jumps from PREROUTING"),
     ] {
         let namespace = Namespace::new();
         apply(&namespace, &ruleset, tools(IptablesMode::Legacy));
@@ -223,10 +223,7 @@ fn disconnected_chain_is_found_without_the_ruleset() {
             .unwrap_or_else(|e| panic!("{e}"));
         checked.map_err(|difference| difference.to_string())
     };
-    assert_eq!(
-        alone().unwrap_err(),
-        "there are no rules of ours in any table nat"
-    );
+    assert_eq!(alone().unwrap_err(), "no table nat has rules of the plugin");
     apply(&namespace, &Ruleset::build(&full()), tools);
     alone().unwrap();
     namespace.command("iptables-legacy", &["-t", "nat", "-F", "EVERGREEN_CNI_OUT"]);
@@ -235,6 +232,6 @@ fn disconnected_chain_is_found_without_the_ruleset() {
         "chain EVERGREEN_CNI_OUT of the IPv4 table nat is empty"
     );
     namespace.command("iptables-legacy", &["-t", "nat", "-F", "PREROUTING"]);
-    let cut_off = "nothing jumps from PREROUTING to chain EVERGREEN_CNI_IN of the IPv4 table nat";
+    let cut_off = "no rule jumps from PREROUTING to chain EVERGREEN_CNI_IN of the IPv4 table nat";
     assert_eq!(alone().unwrap_err(), cut_off);
 }

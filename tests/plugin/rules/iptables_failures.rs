@@ -170,7 +170,7 @@ fn hanging_program_is_stopped_at_the_deadline() {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("iptables-legacy-save was not over after 0.3 s and was stopped"),
+            error.contains("iptables-legacy-save did not end within 0.3 s and was stopped"),
             "{error}"
         );
         assert!(

@@ -177,27 +177,27 @@ fn foreign_change_is_found_and_named() {
         ),
         (
             "add rule ip evergreen_cni output tcp dport 1 return",
-            "rule 6 of chain output is not one of ours",
+            "rule 6 of chain output is foreign",
         ),
         (
             "add rule ip evergreen_cni output counter",
-            "rule 6 of chain output has an expression counter of others",
+            "rule 6 of chain output has a foreign expression counter",
         ),
         (
             "insert rule ip evergreen_cni output meta l4proto udp return",
-            "rule 1 of chain output is not one of ours",
+            "rule 1 of chain output is foreign",
         ),
         (
             "add chain ip evergreen_cni more",
-            "the chain more was not made by us",
+            "chain more is foreign",
         ),
         (
             "add set ip evergreen_cni more { type ipv4_addr; }",
-            "the set more was not made by us",
+            "set more is foreign",
         ),
         (
             "add table ip evergreen_cni { flags dormant; }",
-            "it may be dormant",
+            "it has flags and may be dormant",
         ),
         (
             "add element ip evergreen_cni skip_inbound_ports { 9 }",

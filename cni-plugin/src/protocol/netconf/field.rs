@@ -11,7 +11,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::error::Error;
+use super::invalid::InvalidNetConf;
 
 /// An object of the configuration, with its path.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Decodes a key's value.
-    pub(super) fn value<T: Deserialize<'a>>(&self, key: &str) -> Result<Option<T>, Error> {
+    pub(super) fn value<T: Deserialize<'a>>(&self, key: &str) -> Result<Option<T>, InvalidNetConf> {
         self.take(key).map_err(|e| {
             // The position is relative to the value and would mislead.
             let text = e.to_string();
@@ -64,7 +64,7 @@ impl<'a> Fields<'a> {
         &self,
         key: &str,
         check: impl FnOnce(T) -> Result<U, E>,
-    ) -> Result<U, Error>
+    ) -> Result<U, InvalidNetConf>
     where
         T: Deserialize<'a> + Default,
         E: fmt::Display,
@@ -73,7 +73,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns which of two words a key holds, 0 or 1; the first is the default.
-    pub(super) fn one_of(&self, key: &str, words: [&str; 2]) -> Result<usize, Error> {
+    pub(super) fn one_of(&self, key: &str, words: [&str; 2]) -> Result<usize, InvalidNetConf> {
         self.checked(key, |word: Cow<'_, str>| match &*word {
             "" => Ok(0),
             word => words.iter().position(|w| *w == word).ok_or_else(|| {
@@ -84,13 +84,13 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns a nested object, empty when absent.
-    pub(super) fn block(&self, key: &'static str) -> Result<Self, Error> {
+    pub(super) fn block(&self, key: &'static str) -> Result<Self, InvalidNetConf> {
         let members = self.value(key)?.unwrap_or_default();
         Ok(Self { path: key, members })
     }
 
     /// Rejects the first key that is not in the list.
-    pub(super) fn reject_unknown(&self, known: &[&str]) -> Result<(), Error> {
+    pub(super) fn reject_unknown(&self, known: &[&str]) -> Result<(), InvalidNetConf> {
         let is_known = |key: &str| known.iter().any(|known| known.eq_ignore_ascii_case(key));
         match self.members.0.iter().find(|(key, _)| !is_known(key)) {
             Some((key, _)) => Err(self.invalid(
@@ -101,9 +101,9 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn invalid(&self, key: &str, why: String) -> Error {
+    fn invalid(&self, key: &str, why: String) -> InvalidNetConf {
         let dot = if self.path.is_empty() { "" } else { "." };
-        Error::value(format!("{}{dot}{key}", self.path), why)
+        InvalidNetConf::value(format!("{}{dot}{key}", self.path), why)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The proxy's ports and identity in the network configuration, for pods that do not state them.
 
-use super::{error::Error, field::Fields};
+use super::{field::Fields, invalid::InvalidNetConf};
 use crate::net::ports::Port;
 
 /// Ports and identity of the proxy; none where the configuration does not state them.
@@ -19,13 +19,13 @@ pub struct ProxyDefaults {
 // === impl ProxyDefaults ===
 
 impl ProxyDefaults {
-    pub(super) fn check(linkerd: &Fields<'_>) -> Result<Self, Error> {
+    pub(super) fn check(linkerd: &Fields<'_>) -> Result<Self, InvalidNetConf> {
         let port = |key| linkerd.checked(key, |n: Option<i64>| n.map(Port::from_number).transpose());
         let gid = linkerd.checked("proxy-gid", |n: Option<i64>| n.map(user_or_group).transpose())?;
         let uid = linkerd.checked("proxy-uid", |n: Option<i64>| n.map(user_or_group).transpose())?;
         let gid = gid.filter(|gid| *gid != 0);
         if uid == Some(0) && gid.is_none() {
-            return Err(Error::value(
+            return Err(InvalidNetConf::value(
                 "linkerd.proxy-uid",
                 "is 0 and proxy-gid is not set: no connection of root would be redirected",
             ));

@@ -28,7 +28,7 @@ fn with(path: &str, value: Value) -> String {
     conf.to_string()
 }
 
-fn check<T>(stdin: &str, read: impl FnOnce(&NetConf<'_>) -> T) -> Result<T, Error> {
+fn check<T>(stdin: &str, read: impl FnOnce(&NetConf<'_>) -> T) -> Result<T, InvalidNetConf> {
     let envelope = Envelope::read(stdin.as_bytes())?;
     let version = envelope.version()?;
     let conf = NetConf::check(&envelope, version)?.with_previous(&envelope)?;
@@ -141,16 +141,20 @@ fn invalid_value_is_named_with_its_key() {
 fn envelope_is_checked_like_the_reference() {
     for stdin in ["", "{", "[]", "\"x\"", "7", "{} x", r#"{"name":7}"#, "\u{feff}{}"] {
         assert!(
-            matches!(check(stdin, |_| ()), Err(Error::Decoding(_))),
+            matches!(check(stdin, |_| ()), Err(InvalidNetConf::Decoding(_))),
             "{stdin:?}"
         );
     }
     for stdin in ["null", "{}", r#"{"name":""}"#, r#"{"name":null}"#] {
-        assert_eq!(check(stdin, |_| ()), Err(Error::MissingName), "{stdin:?}");
+        assert_eq!(
+            check(stdin, |_| ()),
+            Err(InvalidNetConf::MissingName),
+            "{stdin:?}"
+        );
     }
     assert_eq!(
         check(r#"{"name":"a b"}"#, |_| ()),
-        Err(Error::BadName("a b".into()))
+        Err(InvalidNetConf::BadName("a b".into()))
     );
     assert_eq!(
         check(r#"{"name":"a","name":"b","cniVersion":"1.1.0"}"#, |conf| conf
@@ -173,7 +177,7 @@ fn versions_are_compared_like_the_reference() {
     for version in ["1.0", "0.5.0", "1.2.0", "abc", "2.0.0"] {
         assert_eq!(
             check(&envelope(json!(version)), |_| ()),
-            Err(Error::Version(version.into()))
+            Err(InvalidNetConf::Version(version.into()))
         );
     }
     let since = |version: &str| {
@@ -183,11 +187,11 @@ fn versions_are_compared_like_the_reference() {
             .version_since("0.4.0", "CHECK")
     };
     assert_eq!(since("0.4.0"), Ok("0.4.0"));
-    assert_eq!(since("0.3.1"), Err(Error::VersionTooOld("CHECK")));
-    assert_eq!(since(""), Err(Error::VersionTooOld("CHECK")));
-    assert_eq!(since("0.4.1"), Err(Error::Version("0.4.1".into())));
-    assert_eq!(since("1.2.0"), Err(Error::VersionTooNew("CHECK")));
-    assert!(matches!(since("abc"), Err(Error::Decoding(_))));
+    assert_eq!(since("0.3.1"), Err(InvalidNetConf::VersionTooOld("CHECK")));
+    assert_eq!(since(""), Err(InvalidNetConf::VersionTooOld("CHECK")));
+    assert_eq!(since("0.4.1"), Err(InvalidNetConf::Version("0.4.1".into())));
+    assert_eq!(since("1.2.0"), Err(InvalidNetConf::VersionTooNew("CHECK")));
+    assert!(matches!(since("abc"), Err(InvalidNetConf::Decoding(_))));
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! One rule of ours in iptables' words, which may take several rules there. Pure.
+//! One rule in the syntax of iptables, where it may take several rules. Pure.
 //!
-//! Written exactly as `iptables-save` shows it, so that the two can be compared as text, and with no match that the job
-//! does not need (no `comment`): each is one more module that a kernel may lack.
+//! Written exactly as `iptables-save` prints it, so that the two can be compared as text. Without optional matches such as
+//! `comment`: each is one more module that a kernel may lack.
 
 use std::fmt::Write;
 
@@ -15,10 +15,11 @@ use crate::{
     rules::ruleset::{Elements, Match, Rule, SetName, Table, Verdict},
 };
 
-/// What one `multiport` match takes (`XT_MULTI_PORTS` in linux/netfilter/xt_multiport.h); a range counts as two.
+/// The number of ports in one `multiport` match (`XT_MULTI_PORTS` in linux/netfilter/xt_multiport.h); a range counts as
+/// two.
 const MULTIPORT: usize = 15;
 
-/// The rules, each as `-A CHAIN ...`, that together do what one of the table's rules does.
+/// Returns the rules, each as `-A CHAIN ...`, that together are equivalent to one of the table's rules.
 pub(super) fn rules(table: &Table, rule: &Rule, chain: &str) -> Vec<String> {
     let target = match rule.then {
         Verdict::Return => "RETURN".to_owned(),
@@ -31,7 +32,7 @@ pub(super) fn rules(table: &Table, rule: &Rule, chain: &str) -> Vec<String> {
         .collect()
 }
 
-/// The matches that together say the same; a set takes as many rules as it needs.
+/// Returns the matches that together are equivalent; a set may take several.
 fn matches(table: &Table, when: Match) -> Vec<String> {
     match when {
         Match::User(uid) => vec![format!(" -m owner --uid-owner {uid}")],
@@ -68,7 +69,7 @@ fn port_matches(ports: &PortSet) -> Vec<String> {
             room = MULTIPORT;
         }
         room -= width(range);
-        groups.last_mut().expect("there is room in it").push(*range);
+        groups.last_mut().expect("a group with room exists").push(*range);
     }
     groups.iter().map(|group| port_match(group)).collect()
 }
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_split_where_a_match_is_full_and_a_range_counts_twice() {
+    fn ports_are_split_into_full_matches() {
         let ports = |list| PortSet::from_annotation(list).unwrap();
         for (list, expected) in [
             ("", vec![]),

@@ -1,4 +1,4 @@
-//! A table of ours in `iptables-restore`'s words, and `iptables-save`'s words read. Pure.
+//! Scripts for `iptables-restore`, and the output of `iptables-save`. Pure.
 
 use super::rule;
 use crate::{
@@ -6,27 +6,27 @@ use crate::{
     rules::ruleset::{Difference, Hook, Table},
 };
 
-/// Our chains, each with the chain of the kernel that jumps to it.
+/// The plugin's chains, each with the built-in chain that jumps to it.
 pub(super) const CHAINS: [(Hook, &str, &str); 2] = [
     (Hook::Prerouting, "PREROUTING", "EVERGREEN_CNI_IN"),
     (Hook::Output, "OUTPUT", "EVERGREEN_CNI_OUT"),
 ];
 
-/// What `iptables-save` says of our chains.
+/// The plugin's chains as `iptables-save` prints them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Which of [`CHAINS`] are there.
+    /// Which of [`CHAINS`] exist.
     chains: [bool; 2],
-    /// How many jumps lead to each.
+    /// The number of jumps to each.
     jumps: [usize; 2],
-    /// The rules in each, as `-A CHAIN ...`.
+    /// The rules of each, as `-A CHAIN ...`.
     rules: [Vec<String>; 2],
 }
 
 // === impl Found ===
 
 impl Found {
-    /// Reads what `iptables-save -t nat` printed.
+    /// Reads the output of `iptables-save -t nat`.
     pub(super) fn read(saved: &str) -> Self {
         let mut found = Self::default();
         for line in saved.lines() {
@@ -50,10 +50,10 @@ fn jump(command: &str, hook: &str, chain: &str) -> String {
     format!("{command} {hook} -j {chain}")
 }
 
-/// Makes our chains hold the table's rules, whatever was in them, and one jump lead to each.
+/// Returns the script that fills the chains with the table's rules, in place of any others, with one jump to each.
 ///
-/// To name a chain makes it, or empties it where it is there (`iptables-restore --noflush`). All of it happens at once,
-/// so no packet meets a chain that is half full.
+/// Naming a chain creates it, or empties an existing one (`iptables-restore --noflush`). All changes happen at once, so no
+/// packet sees a partly filled chain.
 pub(super) fn install(table: &Table, found: &Found) -> String {
     let mut script = String::from("*nat\n");
     for (_, _, chain) in CHAINS {
@@ -72,7 +72,7 @@ pub(super) fn install(table: &Table, found: &Found) -> String {
     script
 }
 
-/// Takes our chains and the jumps to them away; none where there is nothing of ours.
+/// Returns the script that removes the chains and the jumps to them, or none when there is nothing to remove.
 pub(super) fn removal(found: &Found) -> Option<String> {
     if found.chains == [false, false] {
         return None;
@@ -88,9 +88,9 @@ pub(super) fn removal(found: &Found) -> Option<String> {
     Some(script)
 }
 
-/// Ok when what was found could be ours as a whole: both chains, filled, with a jump to each. False when nothing is ours.
+/// Checks that both chains exist, have rules and a jump to each. Returns false when nothing of the plugin exists.
 ///
-/// For when nobody can be asked what is wanted. Less than nf_tables can tell: there is no comment to hold a sum.
+/// For when the wanted rules are unknown. It detects less than with nf_tables: there are no comments with a checksum.
 pub(super) fn is_whole(family: Family, found: &Found) -> Result<bool, Difference> {
     if *found == Found::default() {
         return Ok(false);
@@ -110,20 +110,16 @@ fn is_reached(family: Family, found: &Found, i: usize, hook: &str, chain: &str) 
         return Err(Difference::new(format!("{place} is missing")));
     }
     if found.jumps[i] == 0 {
-        return Err(Difference::new(format!("nothing jumps from {hook} to {place}")));
+        return Err(Difference::new(format!("no rule jumps from {hook} to {place}")));
     }
     Ok(())
 }
 
 fn place(family: Family, chain: &str) -> String {
-    let family = match family {
-        Family::V4 => "IPv4",
-        Family::V6 => "IPv6",
-    };
     format!("chain {chain} of the {family} table nat")
 }
 
-/// The first difference between a table and what was found.
+/// Returns the first difference between the wanted table and the found chains.
 pub(super) fn compare(table: &Table, found: &Found) -> Result<(), Difference> {
     for (i, (_, hook, chain)) in CHAINS.into_iter().enumerate() {
         is_reached(table.family, found, i, hook, chain)?;
@@ -144,7 +140,7 @@ pub(super) fn compare(table: &Table, found: &Found) -> Result<(), Difference> {
     Ok(())
 }
 
-/// The rules of one of [`CHAINS`].
+/// Returns the wanted rules of one of [`CHAINS`].
 fn rules(table: &Table, i: usize) -> Vec<String> {
     let (hook, _, chain) = CHAINS[i];
     let ours = table
@@ -165,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_save_shows_of_others_is_not_ours() {
+    fn foreign_chains_and_jumps_are_ignored() {
         let found = Found::read(
             "*nat\n:PREROUTING ACCEPT [0:0]\n:EVERGREEN_CNI_INX - [0:0]\n:EVERGREEN_CNI_OUT - [0:0]\n\
              -A PREROUTING -j EVERGREEN_CNI_INX\n-A OUTPUT -j EVERGREEN_CNI_OUT\n-A OUTPUT -j EVERGREEN_CNI_OUT\n\

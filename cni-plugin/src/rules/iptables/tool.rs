@@ -1,4 +1,4 @@
-//! The node's iptables programs: found, started, fed, bounded in time. Their stdout is never ours.
+//! The node's iptables programs: found, and run with a deadline.
 
 use std::{
     fmt, io,
@@ -19,28 +19,28 @@ const LARGEST_OUTPUT: u64 = 64 << 20;
 /// One variant of iptables for one family.
 #[derive(Debug)]
 pub(super) struct Tool {
-    /// Prints the rules.
+    /// The program that prints the rules.
     save: PathBuf,
-    /// Changes them.
+    /// The program that changes them.
     pub(super) restore: PathBuf,
 }
 
-/// What became of a program we needed.
+/// Why a program failed.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// None of these is anywhere.
+pub(super) enum ToolError {
+    /// None of these was found.
     Missing(Vec<String>),
-    /// It could not be started or talked to.
+    /// It could not be started, or its output not be read.
     Start(PathBuf, io::Error),
-    /// It said no.
+    /// It ended with an error.
     Refused(PathBuf, ExitStatus, String),
-    /// It was not over in time, and was killed.
+    /// It did not end in time and was killed.
     Late(PathBuf, Duration),
 }
 
-/// The variants that exist, the preferred one first. An error when there is none.
-pub(super) fn find(family: Family, tools: Tools<'_>) -> Result<Vec<Tool>, Failure> {
-    // After what was asked for: whatever the node calls its own, then what is left.
+/// Finds the variants that are installed, the preferred one first.
+pub(super) fn find(family: Family, tools: Tools<'_>) -> Result<Vec<Tool>, ToolError> {
+    // After the preferred variant, the node's default comes before the remaining one.
     let variants = match tools.mode {
         IptablesMode::Legacy => ["-legacy", "", "-nft"],
         IptablesMode::Nft => ["-nft", "", "-legacy"],
@@ -60,7 +60,7 @@ pub(super) fn find(family: Family, tools: Tools<'_>) -> Result<Vec<Tool>, Failur
     }
     if found.is_empty() {
         let names = variants.map(|v| format!("{prefix}{v}-restore"));
-        return Err(Failure::Missing(names.to_vec()));
+        return Err(ToolError::Missing(names.to_vec()));
     }
     Ok(found)
 }
@@ -75,56 +75,60 @@ fn look_up(name: &str, path: &str) -> Option<PathBuf> {
 // === impl Tool ===
 
 impl Tool {
-    /// Our chains as they are now.
-    pub(super) fn save(&self, tools: Tools<'_>) -> Result<Found, Failure> {
+    /// Reads the plugin's chains.
+    pub(super) fn save(&self, tools: Tools<'_>) -> Result<Found, ToolError> {
         run(&self.save, &["-t", "nat"], "", tools).map(|saved| Found::read(&saved))
     }
 
-    /// Has a script take effect, all or nothing.
-    pub(super) fn restore(&self, script: &str, tools: Tools<'_>) -> Result<(), Failure> {
-        // Another program may hold the lock of all iptables programs; some of our time is for what comes after it.
+    /// Applies a script, all or nothing.
+    pub(super) fn restore(&self, script: &str, tools: Tools<'_>) -> Result<(), ToolError> {
+        // Another program may hold the lock of all iptables programs; half of the time is left for the work itself.
         let wait = (tools.deadline.left() / 2).as_secs().max(1).to_string();
         run(&self.restore, &["--noflush", "--wait", &wait], script, tools).map(drop)
     }
 }
 
-/// Runs a program to its end; what it printed.
-fn run(program: &Path, arguments: &[&str], input: &str, tools: Tools<'_>) -> Result<String, Failure> {
+/// Runs a program to its end and returns its output.
+fn run(program: &Path, arguments: &[&str], input: &str, tools: Tools<'_>) -> Result<String, ToolError> {
     let started = Instant::now();
     let path: Vec<&str> = directories(tools.path).filter_map(Path::to_str).collect();
     let mut command = Command::new(program);
     command
         .args(arguments)
-        // Of the runtime's environment it needs nothing but a PATH, to load modules.
+        // The program needs only PATH, to load kernel modules.
         .env_clear()
         .env("PATH", path.join(":"))
         .env("LC_ALL", "C");
-    let failed = |e| Failure::Start(program.to_owned(), e);
+    let failed = |e| ToolError::Start(program.to_owned(), e);
     let output =
         process::run(&mut command, input.as_bytes(), LARGEST_OUTPUT, tools.deadline).map_err(failed)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match output.exit {
         Ok(status) if status.success() => Ok(text(&output.stdout)),
-        Ok(status) => Err(Failure::Refused(program.to_owned(), status, text(&output.stderr))),
-        Err(Killed::Deadline) => Err(Failure::Late(program.to_owned(), started.elapsed())),
+        Ok(status) => Err(ToolError::Refused(
+            program.to_owned(),
+            status,
+            text(&output.stderr),
+        )),
+        Err(Killed::Deadline) => Err(ToolError::Late(program.to_owned(), started.elapsed())),
         Err(Killed::Output) => Err(failed(io::ErrorKind::FileTooLarge.into())),
         Err(Killed::Io(e)) => Err(failed(e)),
     }
 }
 
-// === impl Failure ===
+// === impl ToolError ===
 
-impl fmt::Display for Failure {
+impl fmt::Display for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(names) => {
                 write!(
                     f,
-                    "none of {} is on the node's PATH or in the usual directories",
+                    "none of {} was found on the node, neither in PATH nor in the usual directories",
                     names.join(", ")
                 )
             }
-            Self::Start(program, e) => write!(f, "{} could not be run: {e}", program.display()),
+            Self::Start(program, e) => write!(f, "cannot run {}: {e}", program.display()),
             Self::Refused(program, status, stderr) => {
                 let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
                 let words: String = stderr.chars().take(300).collect();
@@ -133,7 +137,7 @@ impl fmt::Display for Failure {
             Self::Late(program, after) => {
                 write!(
                     f,
-                    "{} was not over after {:.1} s and was stopped",
+                    "{} did not end within {:.1} s and was stopped",
                     program.display(),
                     after.as_secs_f32()
                 )

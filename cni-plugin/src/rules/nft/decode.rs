@@ -1,8 +1,8 @@
-//! What the kernel dumps of our tables, as a ruleset. Pure: bytes in, and every one of them may be wrong.
+//! The kernel's dumps of the plugin's tables, as a ruleset. Pure; any byte of the input may be wrong.
 
 use super::{
     elements,
-    error::Error,
+    error::NftError,
     expression::{Step, rule},
     message::{Attributes, Message, Messages, field},
     uapi::{self, family_number, hook_number},
@@ -12,7 +12,7 @@ use crate::{
     rules::ruleset::{Chain, Hook, Rule, Set, SetName, TABLE, Table, title},
 };
 
-/// The dumps a table is read from, each as messages one after the other.
+/// The dumps a table is read from, each a sequence of messages.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Dumps {
     pub(super) table: Vec<u8>,
@@ -23,14 +23,14 @@ pub(super) struct Dumps {
     pub(super) elements: Vec<(SetName, Vec<u8>)>,
 }
 
-/// The table, or what in it is not ours. Nothing outside our table is looked at.
-pub(super) fn table(family: Family, dumps: &Dumps) -> Result<Table, Error> {
+/// Reads the plugin's table; an error names what in it is foreign. Other tables in the dumps are ignored.
+pub(super) fn table(family: Family, dumps: &Dumps) -> Result<Table, NftError> {
     for message in of_family(&dumps.table, family) {
         let attributes = message.attributes();
         if attributes.text(uapi::TABLE_NAME) == Some(TABLE)
             && attributes.u32(uapi::TABLE_FLAGS).unwrap_or(0) != 0
         {
-            return Err(foreign(family, "it has flags, so it may be dormant"));
+            return Err(foreign(family, "it has flags and may be dormant"));
         }
     }
     let mut sets = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn table(family: Family, dumps: &Dumps) -> Result<Table, Error> {
             continue;
         }
         let name = attributes.text(uapi::RULE_CHAIN).unwrap_or_default();
-        // A chain that is not ours has been refused above; one that came since shows in its missing neighbour.
+        // A foreign chain is an error above; after a change between the dumps, another chain is missing.
         if let Some(chain) = chains.iter_mut().find(|chain| chain.hook.name() == name) {
             chain.rules.push(read_rule(family, chain, &attributes)?);
         }
@@ -58,8 +58,8 @@ pub(super) fn table(family: Family, dumps: &Dumps) -> Result<Table, Error> {
     Ok(Table { family, sets, chains })
 }
 
-/// Our sets in a dump of sets, in the order they have in a table.
-pub(super) fn set_names(family: Family, dump: &[u8]) -> Result<Vec<SetName>, Error> {
+/// Returns the plugin's sets in a dump of sets, in table order.
+pub(super) fn set_names(family: Family, dump: &[u8]) -> Result<Vec<SetName>, NftError> {
     let mut names = Vec::new();
     for message in of_family(dump, family) {
         let attributes = message.attributes();
@@ -69,25 +69,28 @@ pub(super) fn set_names(family: Family, dump: &[u8]) -> Result<Vec<SetName>, Err
         let name = attributes.text(uapi::SET_NAME).unwrap_or_default();
         let known = SetName::from_name(name)
             .filter(|_| attributes.u32(uapi::SET_FLAGS) == Some(libc::NFT_SET_INTERVAL as u32));
-        names.push(known.ok_or_else(|| foreign(family, &format!("the set {name} was not made by us")))?);
+        names.push(known.ok_or_else(|| foreign(family, &format!("set {name} is foreign")))?);
     }
     names.sort_unstable();
     Ok(names)
 }
 
-/// The messages of a dump that are about this family.
+/// Returns the messages of a dump for this family.
 fn of_family(dump: &[u8], family: Family) -> impl Iterator<Item = Message<'_>> {
     Messages::of(dump).filter(move |message| message.family() == Some(family_number(family)))
 }
 
-/// What is wrong in our table of this family.
-fn foreign(family: Family, what: &str) -> Error {
-    Error::not_ours(format!("table {} is not as we left it: {what}", title(family)))
+/// An error about the plugin's table of this family.
+fn foreign(family: Family, what: &str) -> NftError {
+    NftError::foreign(format!(
+        "table {} is not as the plugin wrote it: {what}",
+        title(family)
+    ))
 }
 
 // === Chains and rules ===
 
-fn chains(family: Family, dump: &[u8]) -> Result<Vec<Chain>, Error> {
+fn chains(family: Family, dump: &[u8]) -> Result<Vec<Chain>, NftError> {
     let mut chains: Vec<Chain> = Vec::with_capacity(2);
     for message in of_family(dump, family) {
         let attributes = message.attributes();
@@ -95,9 +98,8 @@ fn chains(family: Family, dump: &[u8]) -> Result<Vec<Chain>, Error> {
             let name = attributes.text(uapi::CHAIN_NAME).unwrap_or_default();
             let hook = [Hook::Prerouting, Hook::Output]
                 .into_iter()
-                .find(|hook| stands_at(*hook, &attributes));
-            let hook =
-                hook.ok_or_else(|| foreign(family, &format!("the chain {name} was not made by us")))?;
+                .find(|hook| is_plugin_chain(*hook, &attributes));
+            let hook = hook.ok_or_else(|| foreign(family, &format!("chain {name} is foreign")))?;
             chains.push(Chain {
                 hook,
                 rules: Vec::new(),
@@ -108,8 +110,8 @@ fn chains(family: Family, dump: &[u8]) -> Result<Vec<Chain>, Error> {
     Ok(chains)
 }
 
-/// True when a chain has the name, the type, the place and the policy of ours at this hook.
-fn stands_at(hook: Hook, chain: &Attributes<'_>) -> bool {
+/// Returns true when a chain has the name, type, hook, priority and policy of the plugin's chain at this hook.
+fn is_plugin_chain(hook: Hook, chain: &Attributes<'_>) -> bool {
     let place = chain.nested(uapi::CHAIN_HOOK);
     chain.text(uapi::CHAIN_NAME) == Some(hook.name())
         && chain.text(uapi::CHAIN_TYPE) == Some("nat")
@@ -118,16 +120,16 @@ fn stands_at(hook: Hook, chain: &Attributes<'_>) -> bool {
         && place.u32(uapi::HOOK_PRIORITY) == Some(hook.priority().cast_unsigned())
 }
 
-fn read_rule(family: Family, chain: &Chain, attributes: &Attributes<'_>) -> Result<Rule, Error> {
+fn read_rule(family: Family, chain: &Chain, attributes: &Attributes<'_>) -> Result<Rule, NftError> {
     let place = || format!("rule {} of chain {}", chain.rules.len() + 1, chain.hook.name());
     let steps: Result<Vec<Step>, String> = attributes
         .nested(uapi::RULE_EXPRESSIONS)
         .map(|(_, element)| Step::read(&Attributes::of(element)))
         .collect();
     let steps =
-        steps.map_err(|name| foreign(family, &format!("{} has an expression {name} of others", place())))?;
+        steps.map_err(|name| foreign(family, &format!("{} has a foreign expression {name}", place())))?;
     let (when, then) =
-        rule(&steps, family).ok_or_else(|| foreign(family, &format!("{} is not one of ours", place())))?;
+        rule(&steps, family).ok_or_else(|| foreign(family, &format!("{} is foreign", place())))?;
     let comment = attributes
         .payload(uapi::RULE_USERDATA)
         .and_then(comment)
@@ -135,7 +137,7 @@ fn read_rule(family: Family, chain: &Chain, attributes: &Attributes<'_>) -> Resu
     Ok(Rule { when, then, comment })
 }
 
-/// The comment in a rule's user data, which is a list of type, length and bytes.
+/// Returns the comment in a rule's user data, which is a list of type, length and bytes.
 fn comment(mut userdata: &[u8]) -> Option<String> {
     loop {
         let [kind, length] = field(userdata, 0)?;

@@ -1,4 +1,4 @@
-//! What can go wrong between us and nf_tables, told apart by what a person can do about it.
+//! Errors of nf_tables, classified by what a person can do about them.
 
 use std::{fmt, io};
 
@@ -9,18 +9,18 @@ use crate::{
     rules::ruleset::{Difference, Hook},
 };
 
-/// Why nf_tables did not do what we asked, or what it holds cannot be read as rules of ours.
+/// Why nf_tables refused a request, or why its tables cannot be read as the plugin's rules.
 #[derive(Debug)]
-pub struct Error {
-    /// What was asked, as in "add rule 3 of chain output ...".
+pub struct NftError {
+    /// The request, as in "add rule 3 of chain output ...".
     doing: String,
     cause: io::Error,
-    /// The kernel's own words, where it had some.
+    /// The kernel's error text, if any.
     text: Option<String>,
     why: Why,
 }
 
-/// The causes that call for different answers.
+/// The causes that need different advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Why {
     NoNfTables,
@@ -29,25 +29,25 @@ enum Why {
     NoExpression(String),
     NotPermitted,
     NoAnswer,
-    NotOurs(Difference),
+    Foreign(Difference),
     Other,
 }
 
-/// A message the kernel refused.
+/// A message that the kernel refused.
 #[derive(Debug)]
 pub(super) struct Refusal {
     /// The number of the message.
     pub(super) sequence: u32,
-    /// Why, as an error number.
+    /// The error number.
     pub(super) errno: i32,
-    /// Why, in words (`NLMSGERR_ATTR_MSG`).
+    /// The error text (`NLMSGERR_ATTR_MSG`).
     pub(super) text: Option<String>,
-    /// Where in the message (`NLMSGERR_ATTR_OFFS`).
+    /// The offset in the message (`NLMSGERR_ATTR_OFFS`).
     pub(super) offset: Option<usize>,
 }
 
-impl Error {
-    /// True when this kernel cannot hold our rules in nf_tables, so that another way should be tried.
+impl NftError {
+    /// Returns true when this kernel's nf_tables cannot hold the rules, so that the fallback should be tried.
     pub fn is_no_nf_tables(&self) -> bool {
         matches!(
             self.why,
@@ -55,7 +55,7 @@ impl Error {
         )
     }
 
-    /// A socket that cannot be had or set up.
+    /// A socket that cannot be opened or set up.
     pub(super) fn open(cause: io::Error) -> Self {
         let why = match cause.raw_os_error() {
             Some(libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::ESOCKTNOSUPPORT) => Why::NoNfTables,
@@ -70,7 +70,7 @@ impl Error {
         }
     }
 
-    /// A socket that fails while we talk.
+    /// A socket that fails to send or receive.
     pub(super) fn talk(doing: &str, cause: io::Error) -> Self {
         let why = match cause.raw_os_error() {
             Some(libc::EAGAIN | libc::ENOBUFS) => Why::NoAnswer,
@@ -85,7 +85,7 @@ impl Error {
         }
     }
 
-    /// A message the kernel refused, by itself or as part of a batch.
+    /// A message that the kernel refused, single or part of a batch.
     pub(super) fn refused(
         doing: &str,
         refusal: Refusal,
@@ -102,13 +102,13 @@ impl Error {
         }
     }
 
-    /// Something in our table that we did not put there.
-    pub(super) fn not_ours(what: String) -> Self {
+    /// Something in the plugin's table that it did not write.
+    pub(super) fn foreign(what: String) -> Self {
         Self {
-            doing: "read our rules back".into(),
+            doing: "read the rules".into(),
             cause: io::ErrorKind::InvalidData.into(),
             text: None,
-            why: Why::NotOurs(Difference::new(what)),
+            why: Why::Foreign(Difference::new(what)),
         }
     }
 
@@ -117,10 +117,10 @@ impl Error {
     }
 }
 
-/// What an error number means, which depends on what it was the answer to.
+/// Classifies an error number, whose meaning depends on the request.
 ///
-/// nf_tables says `ENOENT` both for a chain type and for an expression it has no module for (`nf_tables_newchain`,
-/// `nft_expr_type_get` in net/netfilter/nf_tables_api.c), and nfnetlink `EOPNOTSUPP` where nf_tables as a whole is
+/// nf_tables answers `ENOENT` both for a chain type and for an expression without a module (`nf_tables_newchain`,
+/// `nft_expr_type_get` in net/netfilter/nf_tables_api.c); nfnetlink answers `EOPNOTSUPP` when nf_tables as a whole is
 /// missing (`nfnetlink_rcv_batch` in net/netfilter/nfnetlink.c).
 fn why(errno: i32, part: Option<Part<'_>>, expression: Option<&str>) -> Why {
     match (errno, part) {
@@ -131,13 +131,13 @@ fn why(errno: i32, part: Option<Part<'_>>, expression: Option<&str>) -> Why {
         (libc::EOPNOTSUPP | libc::EAFNOSUPPORT, Some(Part::AddTable(Family::V6))) => Why::NoIpv6Nat,
         (libc::EOPNOTSUPP | libc::EAFNOSUPPORT, Some(Part::AddTable(Family::V4))) => Why::NoNfTables,
         (libc::ENOENT | libc::EOPNOTSUPP | libc::EAFNOSUPPORT, Some(Part::AddChain(table, chain))) => {
-            // IPv4 comes first: where its chain was taken, only IPv6 is missing.
+            // IPv4 comes first, so an error for IPv6 means that only IPv6 is missing.
             match (table.family, chain.hook) {
                 (Family::V6, _) => Why::NoIpv6Nat,
                 (Family::V4, Hook::Prerouting | Hook::Output) => Why::NoNat,
             }
         }
-        // What looks into sets is built in: then it is the set that is missing.
+        // `lookup` is built in, so the set is missing.
         (libc::ENOENT, Some(Part::AddRule(..))) if expression == Some("lookup") => Why::Other,
         (libc::ENOENT | libc::EOPNOTSUPP, Some(Part::AddRule(..))) => {
             Why::NoExpression(expression.unwrap_or("that this rule needs").to_owned())
@@ -147,9 +147,9 @@ fn why(errno: i32, part: Option<Part<'_>>, expression: Option<&str>) -> Why {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for NftError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Why::NotOurs(difference) = &self.why {
+        if let Why::Foreign(difference) = &self.why {
             return difference.fmt(f);
         }
         write!(f, "nf_tables: cannot {}: {}", self.doing, self.cause)?;
@@ -178,20 +178,20 @@ impl fmt::Display for Error {
             ),
             Why::NoAnswer => write!(
                 f,
-                "; the kernel did not answer, and what it did is not known: try again"
+                "; the kernel did not answer, so the result is unknown: try again"
             ),
-            Why::NotOurs(_) | Why::Other => Ok(()),
+            Why::Foreign(_) | Why::Other => Ok(()),
         }
     }
 }
 
-impl std::error::Error for Error {
+impl std::error::Error for NftError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.cause)
     }
 }
 
-impl CniError for Error {
+impl CniError for NftError {
     fn code(&self) -> Code {
         Code::Rules
     }
@@ -203,7 +203,7 @@ mod tests {
     use crate::rules::ruleset::{Chain, Table};
 
     #[test]
-    fn what_a_kernel_lacks_is_told_apart() {
+    fn missing_kernel_features_are_distinguished() {
         let chain = Chain {
             hook: Hook::Prerouting,
             rules: vec![],
@@ -238,15 +238,15 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_was_tried_and_what_to_do() {
-        let open = Error::open(io::Error::from_raw_os_error(libc::EPROTONOSUPPORT));
+    fn error_names_operation_cause_and_remedy() {
+        let open = NftError::open(io::Error::from_raw_os_error(libc::EPROTONOSUPPORT));
         assert!(open.is_no_nf_tables());
         assert_eq!(
             open.to_string(),
             "nf_tables: cannot open a netlink socket to netfilter: Protocol not supported (os error 93); \
              this kernel has no nf_tables: load the module nf_tables"
         );
-        let busy = Error::talk("read the answer", io::Error::from_raw_os_error(libc::EAGAIN));
+        let busy = NftError::talk("read the answer", io::Error::from_raw_os_error(libc::EAGAIN));
         assert!(!busy.is_no_nf_tables());
         assert!(busy.to_string().ends_with("try again"), "{busy}");
     }

@@ -1,4 +1,4 @@
-//! One conversation with nf_tables: a batch and its answer, a question, a dump. Bytes in, bytes out.
+//! Requests to nf_tables over a netlink socket: batches, queries and dumps. Bytes in, bytes out.
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
@@ -10,23 +10,23 @@ use rustix::net::{
 
 use super::{
     encode::{Batch, message_type},
-    error::{Error, Refusal},
+    error::{NftError, Refusal},
     message::{Attributes, Message, Messages, Writer, field},
     part::Part,
     uapi,
 };
 use crate::os::sys;
 
-/// The kernel answers before `send` returns; this only keeps a kernel that does not from holding the node.
+/// The kernel answers before `send` returns; the limit only guards against a kernel that does not.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes, more than a datagram of a dump has: at most 32 KiB (`netlink_dump` in net/netlink/af_netlink.c).
+/// In bytes, above the size of a dump's datagrams: at most 32 KiB (`netlink_dump` in net/netlink/af_netlink.c).
 const DUMP_BUFFER: usize = 64 * 1024;
-/// Bytes, more than an answer has: a header, an error, the words for it. Sixteen times less memory to touch than a dump
-/// needs.
+/// In bytes, above the size of an answer: a header, an error and its text. Sixteen times less memory to touch than for a
+/// dump.
 const ANSWER_BUFFER: usize = 4 * 1024;
-/// Bytes that every socket may send without asking (`net.core.wmem_default` is about 208 KiB).
+/// In bytes, what every socket may send (`net.core.wmem_default` is about 208 KiB).
 const DEFAULT_SEND: usize = 128 * 1024;
-/// How often a dump is started again when rules change meanwhile.
+/// The number of attempts at a dump while rules change.
 const DUMP_TRIES: usize = 10;
 /// Attributes of an error (`enum nlmsgerr_attrs` in linux/netlink.h).
 const ERROR_TEXT: u16 = 1;
@@ -36,22 +36,22 @@ const CAPPED: u16 = 0x100;
 /// `NLM_F_ACK_TLVS`: the error has attributes.
 const HAS_ATTRIBUTES: u16 = 0x200;
 
-/// A socket and the number of its next message.
+/// A netlink socket and the sequence number of its next message.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(super) struct NftSocket {
     socket: OwnedFd,
     next: u32,
     buffer: Vec<u8>,
 }
 
-impl Conversation {
+impl NftSocket {
     /// Opens a socket in the calling thread's namespace.
-    pub(super) fn open() -> Result<Self, Error> {
+    pub(super) fn open() -> Result<Self, NftError> {
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
         let socket = socket_with(family, kind, SocketFlags::CLOEXEC, Some(netlink::NETFILTER))
-            .map_err(|e| Error::open(e.into()))?;
+            .map_err(|e| NftError::open(e.into()))?;
         sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT))
-            .map_err(|e| Error::open(e.into()))?;
+            .map_err(|e| NftError::open(e.into()))?;
         // Kernels before 4.12 lack both options: their errors have no text, and repeat the message they answer.
         let _ = sys::enable_netlink_option(&socket, libc::NETLINK_EXT_ACK);
         let _ = sys::enable_netlink_option(&socket, libc::NETLINK_CAP_ACK);
@@ -62,10 +62,10 @@ impl Conversation {
         })
     }
 
-    /// Has the kernel take a batch, all or nothing.
+    /// Commits a batch, all or nothing.
     ///
-    /// A message that fails is answered; of those that do not fail only the last is, so one answer means success.
-    pub(super) fn commit<'a>(&mut self, build: impl FnOnce(u32) -> Batch<'a>) -> Result<(), Error> {
+    /// The kernel answers every message that fails and the last one, so a single answer without an error means success.
+    pub(super) fn commit<'a>(&mut self, build: impl FnOnce(u32) -> Batch<'a>) -> Result<(), NftError> {
         let batch = build(self.next);
         if batch.is_empty() {
             return Ok(());
@@ -75,15 +75,15 @@ impl Conversation {
         self.send(batch.bytes())?;
         let mut refused: Option<Refusal> = None;
         loop {
-            let length = self.receive("read the answer to our rules")?;
+            let length = self.receive("read the answer to the rules")?;
             for message in Messages::of(&self.buffer[..length]) {
-                // An answer to an earlier batch that was refused in more than one place.
+                // Answers to an earlier batch with several refused messages are ignored.
                 let Some(part) = batch.part(message.sequence) else {
                     continue;
                 };
                 let Some(answer) = answer(&message) else { continue };
                 if let Err(refusal) = answer {
-                    // The first says most: the others are often its consequence.
+                    // Later errors are often consequences of the first.
                     refused.get_or_insert(refusal);
                 }
                 if message.sequence == batch.last() || matches!(part, Part::Begin) {
@@ -93,29 +93,29 @@ impl Conversation {
         }
     }
 
-    /// True when our table of this family is there.
-    pub(super) fn has_table(&mut self, family: u8) -> Result<bool, Error> {
-        self.has("look for our table", libc::NFT_MSG_GETTABLE, family, |w| {
+    /// Returns true when the plugin's table of this family exists.
+    pub(super) fn has_table(&mut self, family: u8) -> Result<bool, NftError> {
+        self.has("look for the table", libc::NFT_MSG_GETTABLE, family, |w| {
             w.put_text(uapi::TABLE_NAME, crate::rules::ruleset::TABLE);
         })
     }
 
-    /// True when this chain of this table is there.
-    pub(super) fn has_chain(&mut self, family: u8, table: &str, chain: &str) -> Result<bool, Error> {
+    /// Returns true when this chain of this table exists.
+    pub(super) fn has_chain(&mut self, family: u8, table: &str, chain: &str) -> Result<bool, NftError> {
         self.has("look for a chain", libc::NFT_MSG_GETCHAIN, family, |w| {
             w.put_text(uapi::CHAIN_TABLE, table);
             w.put_text(uapi::CHAIN_NAME, chain);
         })
     }
 
-    /// True when the one thing that is asked for is there.
+    /// Returns true when the object exists that the request names.
     fn has(
         &mut self,
         doing: &str,
         kind: libc::c_int,
         family: u8,
         name: impl FnOnce(&mut Writer),
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, NftError> {
         let sequence = self.request(kind, 0, family, name)?;
         loop {
             let length = self.receive(doing)?;
@@ -123,24 +123,24 @@ impl Conversation {
                 match answer(&message) {
                     None => return Ok(true),
                     Some(Ok(())) => {}
-                    // Kernels before 4.17 say EAFNOSUPPORT of a family whose module is not loaded.
+                    // Kernels before 4.17 answer EAFNOSUPPORT for a family whose module is not loaded.
                     Some(Err(refusal)) if matches!(refusal.errno, libc::ENOENT | libc::EAFNOSUPPORT) => {
                         return Ok(false);
                     }
-                    Some(Err(refusal)) => return Err(Error::refused(doing, refusal, None, None)),
+                    Some(Err(refusal)) => return Err(NftError::refused(doing, refusal, None, None)),
                 }
             }
         }
     }
 
-    /// All messages of a dump, one after the other.
+    /// Returns all messages of a dump.
     pub(super) fn dump(
         &mut self,
         what: &str,
         kind: libc::c_int,
         family: u8,
         attributes: impl Fn(&mut Writer),
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<Vec<u8>, NftError> {
         self.buffer.resize(DUMP_BUFFER, 0);
         for _ in 0..DUMP_TRIES {
             let sequence = self.request(kind, libc::NLM_F_DUMP, family, &attributes)?;
@@ -148,11 +148,11 @@ impl Conversation {
                 return Ok(dump);
             }
         }
-        Err(Error::talk(what, io::Error::from_raw_os_error(libc::EAGAIN)))
+        Err(NftError::talk(what, io::Error::from_raw_os_error(libc::EAGAIN)))
     }
 
-    /// The dump, or none when something changed while it was made.
-    fn receive_dump(&mut self, what: &str, sequence: u32) -> Result<Option<Vec<u8>>, Error> {
+    /// Receives a dump; none when something changed meanwhile.
+    fn receive_dump(&mut self, what: &str, sequence: u32) -> Result<Option<Vec<u8>>, NftError> {
         let mut dump = Vec::new();
         let mut interrupted = false;
         loop {
@@ -164,7 +164,7 @@ impl Conversation {
                     return Ok((!interrupted).then_some(dump));
                 }
                 if let Some(Err(refusal)) = answer(&message) {
-                    return Err(Error::refused(what, refusal, None, None));
+                    return Err(NftError::refused(what, refusal, None, None));
                 }
             }
             dump.extend_from_slice(datagram);
@@ -172,14 +172,14 @@ impl Conversation {
         }
     }
 
-    /// Sends a single message; its number.
+    /// Sends a single message and returns its sequence number.
     fn request(
         &mut self,
         kind: libc::c_int,
         flags: libc::c_int,
         family: u8,
         attributes: impl FnOnce(&mut Writer),
-    ) -> Result<u32, Error> {
+    ) -> Result<u32, NftError> {
         let sequence = self.next;
         self.next = sequence.wrapping_add(1);
         let mut writer = Writer::default();
@@ -190,9 +190,9 @@ impl Conversation {
         Ok(sequence)
     }
 
-    /// A batch is one datagram, which must fit into the socket's send buffer as a whole.
-    fn make_room(&mut self, length: usize) -> Result<(), Error> {
-        // An error that is not capped repeats one message of the batch.
+    /// Makes room for a batch, which is one datagram and must fit into the send buffer.
+    fn make_room(&mut self, length: usize) -> Result<(), NftError> {
+        // Without NETLINK_CAP_ACK, an error repeats a message of the batch.
         if self.buffer.len() < ANSWER_BUFFER + length {
             self.buffer.resize(ANSWER_BUFFER + length, 0);
         }
@@ -202,47 +202,47 @@ impl Conversation {
         // The kernel doubles the size. FORCE exceeds the system's limit and needs CAP_NET_ADMIN, which the rules need, too.
         sockopt::set_socket_send_buffer_size_force(&self.socket, length)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&self.socket, length))
-            .map_err(|e| Error::talk("enlarge the send buffer for the rules", e.into()))
+            .map_err(|e| NftError::talk("enlarge the send buffer for the rules", e.into()))
     }
 
-    fn send(&self, bytes: &[u8]) -> Result<(), Error> {
-        const DOING: &str = "send the rules";
+    fn send(&self, bytes: &[u8]) -> Result<(), NftError> {
+        const DOING: &str = "send the request";
         // The kernel has processed the datagram when this returns. An interrupted call has sent nothing.
         match retry_on_intr(|| send(&self.socket, bytes, SendFlags::empty())) {
             Ok(length) if length == bytes.len() => Ok(()),
-            Ok(_) => Err(Error::talk(DOING, io::ErrorKind::WriteZero.into())),
-            Err(e) => Err(Error::talk(DOING, e.into())),
+            Ok(_) => Err(NftError::talk(DOING, io::ErrorKind::WriteZero.into())),
+            Err(e) => Err(NftError::talk(DOING, e.into())),
         }
     }
 
-    fn receive(&mut self, doing: &str) -> Result<usize, Error> {
+    fn receive(&mut self, doing: &str) -> Result<usize, NftError> {
         let buffer = &mut self.buffer;
         // TRUNC: the length is that of the datagram, also when the buffer is shorter.
         match retry_on_intr(|| recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC)) {
             Ok((_, length)) if length > buffer.len() => {
-                Err(Error::talk(doing, io::Error::from_raw_os_error(libc::ENOBUFS)))
+                Err(NftError::talk(doing, io::Error::from_raw_os_error(libc::ENOBUFS)))
             }
             Ok((_, length)) => Ok(length),
-            Err(e) => Err(Error::talk(doing, e.into())),
+            Err(e) => Err(NftError::talk(doing, e.into())),
         }
     }
 }
 
-fn refused_part(batch: &Batch<'_>, refusal: Refusal) -> Error {
+fn refused_part(batch: &Batch<'_>, refusal: Refusal) -> NftError {
     let part = batch.part(refusal.sequence);
     let doing = part.map_or_else(|| "change the ruleset".to_owned(), |part| part.to_string());
     let expression = refusal
         .offset
         .and_then(|offset| batch.expression_at(refusal.sequence, offset));
-    Error::refused(&doing, refusal, part, expression)
+    NftError::refused(&doing, refusal, part, expression)
 }
 
-/// What an answer says; none where the message is not an answer but data.
+/// Reads an answer; none when the message is data.
 pub(super) fn answer(message: &Message<'_>) -> Option<Result<(), Refusal>> {
     if i32::from(message.kind) != libc::NLMSG_ERROR {
         return None;
     }
-    // `nlmsgerr`: a negative error number, then the header of the message it answers, then, unless capped, its body.
+    // `nlmsgerr`: a negative error number, then the header of the answered message, then, unless capped, its body.
     let code = field(message.body, 0).map_or(-libc::EPROTO, i32::from_ne_bytes);
     if code == 0 {
         return Some(Ok(()));
@@ -266,7 +266,7 @@ pub(super) fn answer(message: &Message<'_>) -> Option<Result<(), Refusal>> {
         sequence: message.sequence,
         errno: code.checked_neg().unwrap_or(libc::EPROTO),
         text: attributes.text(ERROR_TEXT).map(str::to_owned),
-        // This one number is in the machine's byte order.
+        // This number is in the machine's byte order.
         offset: attributes
             .payload(ERROR_OFFSET)
             .and_then(|o| field(o, 0))

@@ -1,4 +1,4 @@
-//! What a kernel could never send, read as calmly as what it does.
+//! Damaged dumps and answers: no input of the decoder may cause a panic.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use evergreen_test_support::netns::Namespace;
 use super::{
     decode::{self, Dumps},
     dump,
-    socket::{self, Conversation},
+    socket::{self, NftSocket},
 };
 use crate::{
     net::{
@@ -18,7 +18,7 @@ use crate::{
     rules::{nft, ruleset::Ruleset},
 };
 
-/// Rounds in a usual run, some seconds; `FUZZ_ROUNDS` asks for more.
+/// Rounds of a usual run, some seconds; `FUZZ_ROUNDS` overrides them.
 const ROUNDS: u64 = 5_000;
 
 fn ruleset() -> Ruleset {
@@ -35,7 +35,7 @@ fn ruleset() -> Ruleset {
     })
 }
 
-/// Numbers that look random and are the same in every run (xorshift, G. Marsaglia).
+/// Pseudo-random numbers, the same in every run (xorshift, G. Marsaglia).
 struct Numbers(u64);
 
 impl Numbers {
@@ -58,7 +58,7 @@ impl Numbers {
                 2 => bytes.truncate(at),
                 3 => drop(bytes.drain(at..(at + self.below(40)).min(bytes.len()))),
                 4 => {
-                    // The low byte of a length, mostly: headers stand at multiples of 4.
+                    // Mostly the low byte of a length: headers start at multiples of 4.
                     let at = at / 4 * 4;
                     bytes[at] = self.below(256) as u8;
                 }
@@ -77,7 +77,7 @@ fn damaged_dumps_are_read_without_panic() {
     let (namespace, wanted) = (Namespace::new(), ruleset());
     let whole: Vec<(Family, Dumps)> = namespace.run(|| {
         nft::apply(&wanted).unwrap();
-        let mut kernel = Conversation::open().unwrap();
+        let mut kernel = NftSocket::open().unwrap();
         [Family::V4, Family::V6]
             .map(|family| (family, dump(&mut kernel, family).unwrap()))
             .to_vec()
@@ -98,7 +98,7 @@ fn damaged_dumps_are_read_without_panic() {
         match decode::table(family, &dumps) {
             Ok(table) => {
                 read += 1;
-                // Whatever it is now, it can be compared and shown.
+                // Any table that is read can be compared and printed.
                 let found = Ruleset { tables: vec![table] };
                 let _ = (found.matches(&wanted), found.is_whole(), found.to_string());
             }
@@ -108,7 +108,7 @@ fn damaged_dumps_are_read_without_panic() {
             }
         }
     }
-    // Past the test harness, which would keep it: the counts are part of what the suite shows.
+    // Not by `println!`, whose output the test harness hides: the counts are part of the test report.
     let line = format!(
         "netlink fuzz: {rounds} damaged dumps, {read} read as something, {refused} refused, no panic"
     );

@@ -9,7 +9,7 @@ use crate::protocol::{
 
 /// Why stdin cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Error {
+pub enum InvalidNetConf {
     /// Not the JSON that the protocol requires.
     Decoding(String),
     /// No `name`.
@@ -31,9 +31,9 @@ pub enum Error {
     },
 }
 
-// === impl Error ===
+// === impl InvalidNetConf ===
 
-impl Error {
+impl InvalidNetConf {
     /// An error about the value of a key.
     pub(super) fn value(key: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Value {
@@ -43,7 +43,7 @@ impl Error {
     }
 }
 
-impl CniError for Error {
+impl CniError for InvalidNetConf {
     fn code(&self) -> Code {
         match self {
             Self::Decoding(_) => Code::Decoding,
@@ -65,7 +65,7 @@ fn quoted_versions() -> String {
     VERSIONS.map(|v| format!("{v:?}")).join(" ")
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for InvalidNetConf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Decoding(text) => f.write_str(text),
