@@ -14,6 +14,15 @@ declare -A BY_VERSION=(
   [helm]=helm.sh/helm/v3/cmd/helm@v3.22.0
 )
 
+CARGO_DENY=0.20.2
+
+# need_cargo_deny: built from crates.io, once; it takes some minutes.
+need_cargo_deny() {
+  [ "$("$TOOLS/cargo-deny/bin/cargo-deny" --version 2>/dev/null)" != "cargo-deny $CARGO_DENY" ] || return 0
+  echo "building cargo-deny, once"
+  cargo install --quiet --locked cargo-deny --version "$CARGO_DENY" --root "$TOOLS/cargo-deny"
+}
+
 # kubernetes_folder VERSION: of the programs of that release.
 kubernetes_folder() {
   if [ "$1" = "$KUBERNETES_HERE" ]; then
