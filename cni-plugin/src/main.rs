@@ -20,6 +20,10 @@ use evergreen_cni::protocol::{
 
 /// What the C library calls. It never returns: the exit code is given to `exit`.
 // SAFETY: the name is the C library's for this function, and nothing else in the program has it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "`main` reads the environment and passes a lookup function on"
+)]
 #[unsafe(no_mangle)]
 extern "C" fn main() -> c_int {
     evergreen_cni::begin();

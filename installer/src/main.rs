@@ -50,6 +50,10 @@ use watch::{Event, Watch};
 /// How long `once` waits at most for a half-written file after its time is over.
 const HALF_WRITTEN: Duration = Duration::from_secs(2);
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "`main` reads the environment and passes a lookup function on"
+)]
 fn main() -> ExitCode {
     let mut arguments = env::args_os();
     let name = arguments.next().unwrap_or_default();

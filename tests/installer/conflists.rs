@@ -21,6 +21,10 @@ fn before_and_after(before: &str, after: &str) {
     node.succeed(&["once"]);
     let text = fs::read(node.net(after)).unwrap();
     // For a change that is wanted: EVERGREEN_WRITE_FIXTURES=1 writes what is, to be read before it is committed.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an option of the person who runs the test"
+    )]
     if std::env::var_os("EVERGREEN_WRITE_FIXTURES").is_some() {
         let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/conflists");
         fs::write(dir.join(format!("{after}.with")), &text).unwrap();

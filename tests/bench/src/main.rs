@@ -188,6 +188,7 @@ fn take_turns(row: &mut Row<'_>, stage: &Stage, round: usize, rounds: usize) -> 
     Ok(())
 }
 
+#[expect(clippy::disallowed_methods, reason = "options of scripts/bench")]
 fn options() -> Result<Options> {
     use lexopt::prelude::{Long, ValueExt};
     let dist = env::var_os("EVERGREEN_DIST").context("EVERGREEN_DIST is not set: start scripts/bench")?;

@@ -47,6 +47,10 @@ pub enum Program {
 
 impl Stage {
     /// Starts the server and writes kubeconfigs, tokens and the CA.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the children get the PATH of this process"
+    )]
     pub fn new(dist: &Path, peer: Option<PathBuf>) -> Result<Self> {
         let pki = Pki::new();
         let api = Api::start(&pki);

@@ -82,6 +82,10 @@ fn damaged_dumps_are_read_without_panic() {
             .map(|family| (family, dump(&mut kernel, family).unwrap()))
             .to_vec()
     });
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an option of the person who runs the test"
+    )]
     let rounds = std::env::var("FUZZ_ROUNDS").map_or(ROUNDS, |text| text.parse().unwrap());
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     let (mut read, mut refused) = (0, 0);

@@ -14,6 +14,10 @@ pub(super) fn rounds() -> usize {
     number_of("FUZZ_ROUNDS").unwrap_or(2000) as usize
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an option of the person who runs the test"
+)]
 fn number_of(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|e| panic!("{variable}={text}: {e}")))
