@@ -1,8 +1,8 @@
-//! Seconds since 1970 as certificates, tokens and Kubernetes write them, both ways.
+//! Times as seconds since 1970, read and written as certificates, tokens and Kubernetes have them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Now, in seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub fn now() -> i64 {
     match SystemTime::now().duration_since(UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
@@ -10,14 +10,14 @@ pub fn now() -> i64 {
     }
 }
 
-/// Now, as `2026-11-30T23:59:59.123Z`.
+/// Returns the current time as `2026-11-30T23:59:59.123Z`.
 pub fn timestamp() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = rfc3339(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
     format!("{}.{:03}Z", seconds.trim_end_matches('Z'), since.subsec_millis())
 }
 
-/// `2026-11-30T23:59:59Z`
+/// Formats a time as `2026-11-30T23:59:59Z`.
 pub fn rfc3339(seconds: i64) -> String {
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = date(days);
@@ -29,7 +29,7 @@ pub fn rfc3339(seconds: i64) -> String {
     )
 }
 
-/// Reads `2026-11-30T23:59:59Z`, with or without fractions of a second (dropped) and with an offset from UTC.
+/// Parses `2026-11-30T23:59:59Z`, also with fractions of a second (dropped) or an offset from UTC.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
     let (date, time) = text.split_once(['T', 't', ' '])?;
     let mut date = date.split('-').map(number);
@@ -49,8 +49,7 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
     seconds(year, month, day, hour, minute, second).map(|s| s - offset)
 }
 
-/// Seconds since 1970 of a date and time in UTC; none when there is no such date or time. A leap second counts as the
-/// second after it.
+/// Converts a date and time in UTC; `None` if a part is out of range. A leap second counts as the second after it.
 pub fn seconds(year: i64, month: i64, day: i64, hour: i64, minute: i64, second: i64) -> Option<i64> {
     let in_range = (1..=12).contains(&month)
         && (1..=31).contains(&day)
@@ -61,7 +60,7 @@ pub fn seconds(year: i64, month: i64, day: i64, hour: i64, minute: i64, second: 
     in_range.then(|| days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// A span as a person would say it: `45s`, `12m`, `3h`, `9d`.
+/// Formats a duration as kubectl does: `45s`, `12m`, `3h`, `9d`.
 pub fn span(seconds: i64) -> String {
     match seconds.unsigned_abs() {
         s @ 0..120 => format!("{s}s"),
@@ -78,8 +77,8 @@ fn number(digits: &str) -> Option<i64> {
     digits.parse().ok()
 }
 
-// The two functions below count in years that begin on the first of March, so that the leap day is a year's last, and
-// in eras of 400 years, after which the calendar repeats. 719468 is the number of days from 0000-03-01 to 1970-01-01.
+// The two functions below use years that begin on 1 March, so that the leap day is the last day of a year, and eras of
+// 400 years, after which the calendar repeats. From 0000-03-01 to 1970-01-01 it is 719468 days.
 
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
@@ -105,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_read_and_written_as_kubernetes_does() {
+    fn times_round_trip_in_rfc3339() {
         for (time, written) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn invalid_times_are_rejected() {
         for text in [
             "",
             "now",

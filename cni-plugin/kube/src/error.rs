@@ -1,55 +1,62 @@
-//! What can go wrong between a kubeconfig and a pod, in one small set of classes.
+//! The error of this crate: one class of a small set, and one line for a person.
 
 use std::{fmt, time::Duration};
 
-/// What kind of failure it is: what a caller decides by.
+/// The kind of failure: what a caller decides by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// The kubeconfig says something that cannot be used: a person has to change it.
+    /// The kubeconfig has content that cannot be used: a person has to change it.
     Kubeconfig,
-    /// A file that must be there (the kubeconfig itself, a token, a certificate) is missing, empty or not readable, or
-    /// an exec plugin gave no credential.
+    /// A required file (the kubeconfig, a token, a certificate) is missing, empty or unreadable, or an exec plugin
+    /// returned no credential.
     Credential,
-    /// The server's certificate is not one that the CA bundle vouches for, or the bundle holds none.
+    /// The server's certificate is not trusted by the CA bundle, or the bundle has no certificate.
     Trust,
-    /// 401: the server does not take the credential, or no longer.
+    /// 401: the API server rejected the credential.
     Unauthorized,
-    /// 403: the server knows who we are, and that we may not.
+    /// 403: authenticated, but not authorized.
     Forbidden,
-    /// 403 for `system:anonymous`: no credential reached the server.
+    /// 403 for `system:anonymous`: the API server received no credential.
     Anonymous,
     /// 404 for the object itself.
     NotFound,
-    /// The object of this name is another one: its uid is not the one asked for.
+    /// The object of this name does not have the requested UID.
     WrongUid,
-    /// 409: another writer was first, or an object that a token is to be bound to was made anew.
+    /// 409: another writer was first, or the object that a token binds to was recreated.
     Conflict,
     /// 429
     TooManyRequests,
     /// 5xx
     Server,
-    /// No connection, or one that broke.
+    /// No connection, or a broken one.
     Unreachable,
-    /// Not within the deadline.
+    /// No response before the deadline.
     Timeout,
-    /// Somebody answered, but not as a Kubernetes API server does.
+    /// A response that no Kubernetes API server sends.
     NotKubernetes,
-    /// 400, 405, 422 and the like: the request itself is refused.
+    /// 400, 405, 422 and the like: the request itself is wrong.
     BadRequest,
 }
 
-/// A failure, as one line for a person: operation, thing, cause, what to do. It never holds a secret.
+/// The variant's name, for the log.
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// A failure as one line for a person: operation, thing, cause, what to do. It never contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub class: Class,
     message: String,
-    /// How long the server wants to be left alone.
+    /// The pause the server asked for.
     pub(crate) retry_after: Option<Duration>,
 }
 
 impl Error {
-    /// A failure of this class.
+    /// An error of this class.
     pub fn new(class: Class, message: impl Into<String>) -> Self {
         Self {
             class,
@@ -58,30 +65,30 @@ impl Error {
         }
     }
 
-    /// Puts what was being done in front.
+    /// Puts the operation in front.
     pub(crate) fn context(mut self, operation: &str) -> Self {
         self.message = format!("{operation}: {}", self.message);
         self
     }
 
-    /// Adds what else is known, or what to do.
-    pub(crate) fn and(mut self, more: impl fmt::Display) -> Self {
-        self.message = format!("{}; {more}", self.message);
+    /// Appends what else is known, or what to do.
+    pub(crate) fn hint(mut self, hint: impl fmt::Display) -> Self {
+        self.message = format!("{}; {hint}", self.message);
         self
     }
 
+    /// Sets the pause the server asked for.
     pub(crate) fn after(mut self, retry_after: Option<Duration>) -> Self {
         self.retry_after = retry_after;
         self
     }
 
-    /// True when the API server could not be asked: it is down, cannot be reached or trusted, or takes no credential
-    /// of ours. The pod's annotations may then decide instead, for none of this says anything about the pod.
+    /// Returns true when the API server gave no answer about the object: it is down, unreachable, not trusted, or rejects
+    /// our credential. The pod's annotations may then decide instead.
     ///
-    /// False when the server did answer the question (404, another uid), and when only a person can help (a
-    /// kubeconfig with unusable content, a request it finds wrong): hiding that behind an answer that works would let
-    /// it stay. A kubeconfig that is missing, empty or not whole counts as the former: that is what a node looks like
-    /// before the installer has run, or after a power cut.
+    /// False when the server did answer (404, another UID), and when only a person can help (a kubeconfig with unusable
+    /// content, an invalid request): falling back would hide that problem. A kubeconfig that is missing, empty or
+    /// incomplete counts as no answer: a node looks like this before the installer has run, or after a power cut.
     pub fn cannot_be_asked(&self) -> bool {
         match self.class {
             Class::Credential

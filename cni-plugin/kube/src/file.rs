@@ -1,5 +1,4 @@
-//! A file read whole, up to a limit. Not by `fs::read`: a path may lead to a pipe without a writer, a device or a file
-//! without end.
+//! A file read whole, up to a limit. `fs::read` has none, and a path may lead to a pipe without a writer or to a device.
 
 use std::{
     fs::{File, Metadata, OpenOptions},
@@ -8,7 +7,7 @@ use std::{
     path::Path,
 };
 
-/// Opens a file for reading. A named pipe does not block. `flags` are further flags of open(2), such as `O_NOFOLLOW`.
+/// Opens a file for reading; a named pipe does not block. `flags` are further flags of open(2), such as `O_NOFOLLOW`.
 pub fn open(path: &Path, flags: i32) -> io::Result<File> {
     OpenOptions::new()
         .read(true)

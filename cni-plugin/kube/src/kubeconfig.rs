@@ -1,31 +1,31 @@
-//! Where the API server is and what we come with: a kubeconfig, read and checked.
+//! A kubeconfig, parsed and checked: where the API server is and with which credentials.
 //!
-//! Read as client-go reads it, except where the line says otherwise and why:
+//! As in client-go, with the differences noted:
 //!
-//! - Context: one named `linkerd-cni-context` first, as linkerd-cni asks for it by name, then `current-context`.
-//!   Without either client-go would look into the environment and the pod's own files; a plugin on the host has none.
-//! - A context whose user or cluster does not exist: an error. client-go goes on without a credential and is told 403.
-//! - A user without any credential: an error for the same reason (except for `http://`, where none is ever sent).
-//! - Whatever else is missing: an error too, of the class of a file that is missing. See `missing`.
-//! - `token` and `tokenFile` together: the file wins whenever it can be read, else the token, as in client-go (kube-rs
-//!   takes the token, which is the one that goes stale).
-//! - `certificate-authority` with `-data`, `client-certificate` with `-data`, `client-key` with `-data`: an error, as in
-//!   client-go's validation (kube-rs takes the data). Empty fields count as absent.
-//! - Base64 may hold any white space; client-go allows line ends only.
-//! - No authority at all: the system's bundle, as in client-go.
-//! - A server without a scheme means `https`. client-go says `http` when no TLS field is set: that would send the pod's
-//!   data, and later its token, in the clear by a slip.
+//! - Context: `linkerd-cni-context` if it exists, since linkerd-cni asks for it by name, else `current-context`. Without
+//!   either client-go reads the environment and the pod's own files; a plugin on the host has none.
+//! - A context whose user or cluster does not exist is an error. client-go sends no credential and gets a 403.
+//! - A user without a credential is an error for the same reason (except for `http://`, where none is sent).
+//! - Any other missing part is an error of the class of a missing file. See `missing`.
+//! - `token` and `tokenFile`: the file wins if it is readable, else the token (kube-rs prefers the token, which is the one
+//!   that goes stale).
+//! - `certificate-authority`, `client-certificate` or `client-key` together with its `-data` field is an error (kube-rs uses
+//!   the data). Empty fields count as absent.
+//! - Base64 may contain any white space; client-go allows line ends only.
+//! - No CA: the system bundle.
+//! - A server without a scheme means `https`. client-go assumes `http` if no TLS field is set: a slip would send the pod's
+//!   data, and later its token, in the clear.
 //! - `https://fd00::1:443`, which older installers wrote, means `[fd00::1]:443`.
-//! - `http://`: no credential is read or sent, as in client-go.
-//! - `username`, `password`: refused; API servers have not taken them since 1.19. `auth-provider`: refused; gone from
-//!   client-go since 1.26.
-//! - `exec` beside a token or certificate: not run, as in client-go.
-//! - `as` and its kin become Impersonate headers; without `as`, `as-uid`, `as-groups` and `as-user-extra` are an error,
-//!   as in client-go. To drop one would raise our rights.
-//! - `disable-compression`: nothing to do, compression is never asked for.
-//! - `proxy-url`: `http`, `https`, `socks5`. Proxy variables of the environment are not read: what a runtime was given to
-//!   pull images through is no way to the API server.
-//! - Relative paths start at the kubeconfig's own folder, an exec command with a slash too.
+//! - `http://`: no credential is read or sent.
+//! - `username`, `password`: rejected; API servers do not accept them since 1.19. `auth-provider`: rejected; client-go removed
+//!   it in 1.26.
+//! - `exec` beside a token or certificate is not run.
+//! - `as` and related fields become Impersonate headers; `as-uid`, `as-groups` and `as-user-extra` without `as` are an error,
+//!   since to drop them would raise our rights.
+//! - `disable-compression` has no effect: we never request compression.
+//! - `proxy-url`: `http`, `https`, `socks5`. Proxy variables of the environment are ignored: a runtime's proxy for images is
+//!   not a way to the API server.
+//! - Relative paths, also of an exec command with a slash, start at the kubeconfig's folder.
 
 mod entries;
 mod exec;
@@ -51,7 +51,7 @@ use crate::{
 };
 
 impl Kubeconfig {
-    /// A server, the bundle of its authorities, and a bearer token, without a kubeconfig around them.
+    /// A configuration of a server, its CA bundle and a bearer token, without a file.
     pub fn of(server: &str, bundle: Source, token: Source) -> Result<Self, Error> {
         Ok(Self {
             server: server::parse(server).map_err(invalid)?,
@@ -69,29 +69,31 @@ impl Kubeconfig {
         })
     }
 
-    /// Reads the file at this path.
+    /// Reads and checks the file at this path.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bytes = read(path, "kubeconfig")?;
         let text =
-            std::str::from_utf8(&bytes).map_err(|_| damaged("is not text (UTF-8)").context(&said(path)))?;
+            std::str::from_utf8(&bytes).map_err(|_| damaged("is not UTF-8 text").context(&context(path)))?;
         let folder = path.parent().unwrap_or(Path::new("/"));
-        Self::parse(text, folder).map_err(|e| e.context(&said(path)))
+        Self::parse(text, folder).map_err(|e| e.context(&context(path)))
     }
 
-    /// Checks the text of a kubeconfig that lies in this folder.
+    /// Parses and checks the text of a kubeconfig in this folder.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, Error> {
         let text = text.trim_start_matches('\u{feff}');
         if text.trim().is_empty() {
-            let message = "is empty; the installer writes it: see its log on this node";
+            let message = "is empty; the installer writes this file: check its log on this node";
             return Err(Error::new(Class::Credential, message));
         }
         let raw = raw::parse(text).map_err(|e| match e.is_damage() {
             true => damaged(&e.to_string()),
-            false => invalid(format!("{e}; write it anew")),
+            false => invalid(format!("{e}; write it again")),
         })?;
-        // Half of the word was cut off there, and then what stands behind it is missing.
+        // A prefix of the word means a truncated file; what follows it is then missing.
         if let Some(kind) = raw.kind.as_deref().filter(|kind| !"Config".starts_with(kind)) {
-            return Err(invalid(format!("is a {kind:?}, not a kubeconfig (kind Config)")));
+            return Err(invalid(format!(
+                "is of kind {kind:?}, not a kubeconfig (kind Config)"
+            )));
         }
         Self::check(&raw, folder)
     }
@@ -127,25 +129,25 @@ impl Kubeconfig {
             config.identity = Identity::default();
         } else if config.identity == Identity::default() {
             return Err(in_user(missing(
-                "holds no credential; name a tokenFile, a client certificate with its key, or an exec plugin",
+                "has no credential; set tokenFile, client-certificate with client-key, or exec",
             )));
         }
         Ok(config)
     }
 }
 
-/// Where the API server of this cluster is.
+/// Returns the API server of this cluster.
 fn server_of(cluster: &raw::Cluster, name: &str) -> Result<Server, Error> {
     let in_cluster = |e: Error| e.context(&format!("cluster {name:?}"));
     let Some(url) = raw::text(cluster.server.as_deref()) else {
         return Err(in_cluster(missing(
-            "has no server; write its URL, such as https://10.96.0.1:443",
+            "has no server; set its URL, such as https://10.96.0.1:443",
         )));
     };
     server::parse(&url).map_err(|e| in_cluster(invalid(e)))
 }
 
-fn said(path: &Path) -> String {
+fn context(path: &Path) -> String {
     format!("kubeconfig {}", path.display())
 }
 

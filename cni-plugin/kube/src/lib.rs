@@ -27,10 +27,10 @@ mod source;
 mod sys;
 
 pub use self::{
-    client::{Client, Wait, chance, segment},
+    client::{Client, Wait, chance},
     credentials::{claims, token},
     error::{Class, Error},
-    http::request::Request,
+    http::request::{Request, segment},
     kubeconfig::Kubeconfig,
     objects::{
         object,

@@ -1,6 +1,6 @@
-//! Text that others wrote, made fit for one of our messages.
+//! Text from elsewhere, made safe for our messages.
 
-/// At most 300 characters on one line, with what looks like a token taken out.
+/// Returns at most 300 characters on one line, with anything like a token removed.
 pub(crate) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || c.is_control())

@@ -1,4 +1,4 @@
-//! Where bytes of a kubeconfig come from: a file read now, or the kubeconfig itself. And secrets, which do not print.
+//! Where the bytes of a credential are: in a file, or in the kubeconfig itself. And secrets, which do not print.
 
 use std::{
     fmt, io,
@@ -12,14 +12,14 @@ use crate::{
     file,
 };
 
-/// No kubeconfig, token or bundle is larger, in bytes; a wrong path may lead to something that is.
+/// No kubeconfig, token or bundle is larger, in bytes.
 const LIMIT: u64 = 4 << 20;
 
 /// Text or bytes that must not appear in any output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Vec<u8>);
 
-/// Bytes that the kubeconfig holds or that a file holds which it names.
+/// Bytes in a file that the kubeconfig names, or in the kubeconfig itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A file, by absolute path.
@@ -28,15 +28,13 @@ pub enum Source {
     Data(Secret),
 }
 
-// === impl Secret ===
-
 impl Secret {
-    /// Takes the bytes in.
+    /// Wraps the bytes.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
 
-    /// Hands them out, to be used and not to be shown.
+    /// Returns the bytes, for use and not for output.
     pub fn reveal(&self) -> &[u8] {
         &self.0
     }
@@ -48,10 +46,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-// === impl Source ===
-
 impl Source {
-    /// Reads it; `what` is said in the error, such as "CA bundle".
+    /// Reads the bytes. `what` names them in an error, such as "CA bundle".
     pub(crate) fn read(&self, what: &str) -> Result<Vec<u8>, Error> {
         match self {
             Self::File(path) => read(path, what),
@@ -64,58 +60,46 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
-            Self::Data(_) => f.write_str("the kubeconfig itself"),
+            Self::Data(_) => f.write_str("the kubeconfig"),
         }
     }
 }
 
-/// Reads a file that must hold something.
+/// Reads a file that must not be empty.
 ///
-/// A file that is missing or empty is looked for twice more within 10 ms: the kubelet's swap of a projected volume
-/// takes the old generation away while a reader may still be on its way into it, and some writers truncate in place.
+/// A file that is missing or empty is read again twice within 10 ms: when the kubelet updates a projected volume, it
+/// removes the old generation while a reader may still be resolving its path, and some writers truncate in place.
 pub(crate) fn read(path: &Path, what: &str) -> Result<Vec<u8>, Error> {
-    let mut last = Ok(Vec::new());
+    let mut result = Ok(Vec::new());
     for attempt in 0..3 {
         if attempt > 0 {
             thread::sleep(Duration::from_millis(5));
         }
-        last = file::open(path, 0).and_then(|file| Ok(file::read(&file, LIMIT)?.0));
-        match &last {
-            Ok(bytes) if !bytes.is_empty() => return last.map_err(|e| unreadable(path, what, &e)),
-            Ok(_) => {}
+        result = file::open(path, 0).and_then(|file| Ok(file::read(&file, LIMIT)?.0));
+        match &result {
+            Ok(bytes) if bytes.is_empty() => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => break,
+            _ => break,
         }
     }
-    match last {
-        Ok(_) => Err(Error::new(
-            Class::Credential,
-            format!(
-                "{what} {} is empty; the installer writes it: see its log on this node",
-                path.display()
-            ),
-        )),
-        Err(e) => Err(unreadable(path, what, &e)),
-    }
-}
-
-fn unreadable(path: &Path, what: &str, error: &io::Error) -> Error {
-    let path = path.display();
-    let message = match error.kind() {
-        io::ErrorKind::NotFound => {
-            format!("{what} {path} does not exist; the installer writes it: see whether it runs on this node")
-        }
-        io::ErrorKind::IsADirectory => {
-            format!(
-                "{what} {path} is a directory; name a file, or remove it and let the installer write the file"
-            )
-        }
-        io::ErrorKind::PermissionDenied => {
-            format!(
-                "{what} {path} may not be read; the plugin runs as root: look at the file's mode and labels"
-            )
-        }
-        _ => format!("{what} {path} cannot be read: {error}"),
+    let problem = match result {
+        Ok(bytes) if !bytes.is_empty() => return Ok(bytes),
+        Ok(_) => "is empty; the installer writes this file: check its log on this node".to_owned(),
+        Err(e) => match e.kind() {
+            io::ErrorKind::NotFound => {
+                "does not exist; the installer writes this file: check that it is running on this node".to_owned()
+            }
+            io::ErrorKind::IsADirectory => {
+                "is a directory; remove it so that the installer can write the file, or configure another path"
+                    .to_owned()
+            }
+            io::ErrorKind::PermissionDenied => {
+                "cannot be read (permission denied); the plugin runs as root: check the file's mode and SELinux label"
+                    .to_owned()
+            }
+            _ => format!("cannot be read: {e}"),
+        },
     };
-    Error::new(Class::Credential, message)
+    let message = format!("{what} {} {problem}", path.display());
+    Err(Error::new(Class::Credential, message))
 }

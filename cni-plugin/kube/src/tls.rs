@@ -1,7 +1,7 @@
 //! TLS for the one connection of a call: rustls under ureq.
 //!
-//! ureq's own connector panics on a client certificate that does not fit its key, drops unusable roots without a word,
-//! and takes the URL's host for the server's name whatever the kubeconfig says; hence this one.
+//! ureq's own connector panics on a client certificate that does not match its key, drops unusable roots silently, and
+//! ignores the kubeconfig's `tls-server-name`; hence this one.
 
 mod connector;
 mod verifier;
@@ -32,13 +32,13 @@ use crate::{
     x509::bundle::Bundle,
 };
 
-/// The connector, and what its failures are explained by.
+/// The connector for a kubeconfig, and the state that explains its failures.
 pub(crate) struct Tls {
     pub(crate) connector: TlsConnector,
     pub(crate) handshake: Handshake,
 }
 
-/// What a message about a failed connection needs.
+/// The state of a connection that a message about its failure needs.
 pub(crate) struct Handshake {
     pub(crate) stage: Arc<Stage>,
     pub(crate) presented: Arc<Presented>,
@@ -46,24 +46,25 @@ pub(crate) struct Handshake {
 }
 
 impl Tls {
-    /// Makes it of what was read.
+    /// Builds the connector from what was read.
     pub(crate) fn new(kubeconfig: &Kubeconfig, material: &Material, log: Log) -> Result<Self, Error> {
         let provider = Arc::new(provider());
         let presented = Arc::new(Presented::default());
         let (bundle, verifier) = match &material.bundle {
-            Some((pem, from)) => {
-                let bundle = read_bundle(pem, from, log);
-                let verifier = verifier::of_bundle(bundle.roots(from)?, &bundle, &provider, &presented)?;
+            Some((pem, source)) => {
+                let bundle = read_bundle(pem, source, log);
+                let verifier = verifier::for_bundle(bundle.roots(source)?, &bundle, &provider, &presented)?;
                 (bundle, verifier)
             }
             None => {
-                let because = if kubeconfig.server.is_tls() {
-                    "insecure-skip-tls-verify"
+                let reason = if kubeconfig.server.is_tls() {
+                    "insecure-skip-tls-verify is set"
                 } else {
-                    "the server's URL is http://"
+                    "the server URL is http://"
                 };
-                log.warn(format_args!("trust=anybody because={because:?}"));
-                (Bundle::default(), verifier::of_anybody(&provider))
+                log.with(&[("reason", &reason)])
+                    .warn("server certificate not verified");
+                (Bundle::default(), verifier::insecure(&provider))
             }
         };
         let builder = ClientConfig::builder_with_provider(provider)
@@ -72,10 +73,10 @@ impl Tls {
             .dangerous()
             .with_custom_certificate_verifier(verifier);
         let mut config = match &material.certificate {
-            Some((chain, key, from)) => with_certificate(builder, chain, key, from)?,
+            Some((chain, key, source)) => with_certificate(builder, chain, key, source)?,
             None => builder.with_no_client_auth(),
         };
-        // One connection per process: there is nothing to resume.
+        // One connection per process: nothing to resume.
         config.resumption = Resumption::disabled();
         let stage = Arc::new(Stage::default());
         let server = &kubeconfig.server;
@@ -95,53 +96,56 @@ impl Tls {
     }
 }
 
-/// The authorities to believe; of those that cannot be, or not any more, the log is told.
-fn read_bundle(pem: &[u8], from: &str, log: Log) -> Bundle {
+/// Reads a CA bundle and logs its unusable certificates.
+fn read_bundle(pem: &[u8], source: &str, log: Log) -> Bundle {
     let bundle = Bundle::parse(pem);
-    let (skipped, ended) = (bundle.skipped, bundle.ended(clock::now()));
-    if skipped + ended > 0 {
-        log.warn(format_args!("ca-bundle={from:?} skipped={skipped} ended={ended}"));
+    let (unreadable, expired) = (bundle.skipped, bundle.expired(clock::now()));
+    if unreadable + expired > 0 {
+        let state = format!("{unreadable} unreadable, {expired} expired");
+        log.with(&[("source", &source), ("state", &state)])
+            .warn("ca bundle has bad certificates");
     }
     bundle
 }
 
-/// With a client certificate and its key, PEM. `from` is where they are from.
+/// Adds a client certificate and its key, PEM. `source` names them in an error.
 fn with_certificate(
     builder: ConfigBuilder<ClientConfig, WantsClientCert>,
     chain: &[u8],
     key: &Secret,
-    from: &str,
+    source: &str,
 ) -> Result<ClientConfig, Error> {
-    let refused = |cause: &str| {
-        let message = format!("client certificate {from} cannot be used: {cause}; write the pair anew");
+    let unusable = |cause: &str| {
+        let message =
+            format!("client certificate {source} cannot be used: {cause}; replace certificate and key");
         Error::new(Class::Credential, message)
     };
     let chain = Bundle::parse_chain(chain);
     let key = rustls_pemfile::private_key(&mut key.reveal())
         .ok()
         .flatten()
-        .ok_or_else(|| refused("there is no private key, or it is encrypted"))?;
+        .ok_or_else(|| unusable("it has no private key, or an encrypted one"))?;
     if chain.is_empty() {
-        return Err(refused("there is no certificate"));
+        return Err(unusable("it has no certificate"));
     }
     builder
         .with_client_auth_cert(chain, key)
-        .map_err(|e| refused(&e.to_string()))
+        .map_err(|e| unusable(&e.to_string()))
 }
 
-/// The name that the server's certificate must carry.
+/// Returns the name that the server's certificate must contain.
 fn server_name(kubeconfig: &Kubeconfig) -> Result<ServerName<'static>, Error> {
     let name = kubeconfig
         .tls_server_name
         .as_deref()
         .unwrap_or(kubeconfig.server.host());
     ServerName::try_from(name.to_owned()).map_err(|_| {
-        let message = format!("{name:?} is no name that a certificate could carry");
+        let message = format!("{name:?} is not a valid TLS server name; set tls-server-name");
         Error::new(Class::Kubeconfig, message)
     })
 }
 
-/// Every API server speaks AES-GCM; what else ring offers would be weight. TLS 1.2 for old front ends.
+/// Every API server supports AES-GCM; ring's other ciphers would only add size. TLS 1.2 is for old load balancers.
 fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![

@@ -111,9 +111,9 @@ crowd_of_our_own() {
   expect "" "$words" "$ADDS ADDs of pods that are not meshed: they ask nothing (median $median ms)" "$slowest"
   unset CAP_ARGS
   adds_at_once "$ADDS"
-  expect "" "$(sed '/429: Too many requests/d; /waited .*s for the first byte/d; /^$/d' <<<"$words")" \
+  expect "" "$(sed '/429: Too many requests/d; /timed out after .* for the first byte/d; /^$/d' <<<"$words")" \
     "$ADDS ADDs without annotations: $fine right after $refused 429s, the others told that the server has too much to do"
-  expect "" "$(sed -nE '/asked ([5-9]|[0-9]{2,}) times/p' <<<"$words")" "none has asked more than four times"
+  expect "" "$(sed -nE '/([5-9]|[0-9]{2,}) attempts/p' <<<"$words")" "none has asked more than four times"
   crowd_goes
   say_crowd "$seats" workload-low
 }

@@ -76,7 +76,7 @@ adds_at_once() {
   slowest=${times[-1]}
   words=$(cat "$CROWD_DIR"/words-* 2>/dev/null || true)
   fine=$(($1 - $(grep -c . <<<"$words" || true)))
-  refused=$(cat "$STATE"/run/pod-*.complaint | grep -c because=TooManyRequests || true)
+  refused=$(cat "$STATE"/run/pod-*.complaint | grep -c class=TooManyRequests || true)
   jobs=()
   for n in $(seq "$1"); do
     end_of_many "pod-$n" &

@@ -39,7 +39,7 @@ fn stalled_connect_ends_at_the_deadline() {
         &node.with_cluster(json!({"server": hole.url(), "certificate-authority": "ca.crt"})),
     );
     let error = times_out(&node, "connect");
-    assert!(error.contains("for a connection"), "{error}");
+    assert!(error.contains("for a TCP connection"), "{error}");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn stalled_first_byte_ends_at_the_deadline() {
     node.api
         .set_answer("GET", POD, Answer::new(200, "").with_pace(Pace::Never));
     let error = times_out(&node, "first byte");
-    assert!(error.contains("for the first byte of the answer"), "{error}");
+    assert!(error.contains("for the first byte of the response"), "{error}");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn stalled_body_ends_at_the_deadline() {
     node.api
         .set_answer("GET", POD, answer.clone().with_pace(Pace::StallAfter(5000)));
     let error = times_out(&node, "body");
-    assert!(error.contains("for the rest of the answer"), "{error}");
+    assert!(error.contains("for the rest of the response"), "{error}");
     node.api.clear_answers();
     node.api.set_answer(
         "GET",
@@ -116,7 +116,7 @@ fn down_server_is_reported_then_found_on_return() {
             .contains("connection refused; is the API server up"),
         "{error}"
     );
-    assert!(error.to_string().contains("asked "), "{error}");
+    assert!(error.to_string().contains(" attempts in "), "{error}");
     let kubeconfig = node.path("kubeconfig");
     let asking = thread::spawn(move || ask(&kubeconfig));
     node.api.resume();
@@ -131,8 +131,12 @@ fn ask(kubeconfig: &std::path::Path) -> Result<Pod, Error> {
 fn broken_connections_are_told_apart() {
     let node = Node::new();
     for (door, class, says) in [
-        (Door::Reset, Class::Unreachable, "the connection broke"),
-        (Door::ResetInHandshake, Class::Unreachable, "the connection broke"),
+        (Door::Reset, Class::Unreachable, "the connection closed"),
+        (
+            Door::ResetInHandshake,
+            Class::Unreachable,
+            "the connection closed",
+        ),
         (Door::NotTls, Class::NotKubernetes, "does not speak TLS"),
     ] {
         node.api.set_door(door);
@@ -204,7 +208,7 @@ fn request_without_remaining_time_names_the_earlier_one() {
     let mut client = node.client(DEADLINE).unwrap();
     client.pod("shop", "web-0", None).unwrap();
     let error = client.namespace("shop").unwrap_err().to_string();
-    assert!(error.contains("what was asked before had taken"), "{error}");
+    assert!(error.contains("earlier requests took"), "{error}");
 }
 
 #[test]
@@ -255,7 +259,7 @@ fn wrong_uid_is_reread_from_etcd_then_refused() {
     let error = ask("of-another").unwrap_err();
     assert_eq!(error.class, Class::WrongUid, "{error}");
     assert!(!error.cannot_be_asked());
-    for says in ["uid of-another", uid, "made anew"] {
+    for says in ["UID of-another", uid, "recreated"] {
         assert!(error.to_string().contains(says), "{error}");
     }
 }
@@ -279,7 +283,7 @@ fn dead_token_is_reported_with_the_reason() {
     );
     let error = node.ask().unwrap_err().to_string();
     assert!(
-        error.contains("bound to pod \"linkerd-cni\"/\"linkerd-cni-x7k2p\" (uid \"u1\")"),
+        error.contains("bound to pod \"linkerd-cni\"/\"linkerd-cni-x7k2p\" (UID \"u1\")"),
         "{error}"
     );
     let keys = fs::read_to_string(node.path("token")).unwrap();

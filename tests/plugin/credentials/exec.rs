@@ -150,7 +150,7 @@ fn hanging_plugin_is_killed_with_its_children() {
     let took = start.elapsed();
     assert!(took < Duration::from_millis(800), "{took:?}: {error}");
     assert!(
-        error.to_string().contains("it took too long, and was ended"),
+        error.to_string().contains("it timed out and was killed"),
         "{error}"
     );
     let child = fs::read_to_string(pids).unwrap();
@@ -193,23 +193,23 @@ fn failing_plugin_is_named_but_not_quoted() {
         (
             "fails",
             format!("echo {secret}; echo {secret} >&2; exit 3"),
-            "it ended with exit status: 3",
+            "it failed (exit status: 3)",
         ),
-        ("prints nothing", "true".to_owned(), "it printed nothing"),
+        ("prints nothing", "true".to_owned(), "it wrote nothing to stdout"),
         (
             "prints something else",
             format!("echo {secret}"),
-            "is no ExecCredential (line 1",
+            "is not an ExecCredential (line 1",
         ),
         (
             "prints json",
             format!("echo '{{\"token\":\"{secret}\"}}'"),
-            "of another kind than ExecCredential",
+            "is not of kind ExecCredential",
         ),
         (
             "another version",
             prints("client.authentication.k8s.io/v1beta1", json!({"token": secret})),
-            "in the apiVersion it was asked in",
+            "not in the requested apiVersion",
         ),
         (
             "nothing inside",
@@ -219,27 +219,27 @@ fn failing_plugin_is_named_but_not_quoted() {
         (
             "half a pair",
             status(json!({"clientCertificateData": secret})),
-            "a certificate or a key, and not both",
+            "a certificate or a key without the other",
         ),
         (
             "an old one",
             status(json!({"token": secret, "expirationTimestamp": "2020-01-01T00:00:00Z"})),
-            "ended at 2020-01-01T00:00:00Z",
+            "expired at 2020-01-01T00:00:00Z",
         ),
         (
             "no time",
             status(json!({"token": secret, "expirationTimestamp": secret})),
-            "expirationTimestamp is no time",
+            "expirationTimestamp is not a valid time",
         ),
         (
             "two lines",
             status(json!({"token": "s3cret-t0ken\nx"})),
-            "is not one token",
+            "is malformed",
         ),
         (
             "too much",
             format!("yes {secret} | head -c 2000000"),
-            "it prints more than 1 MiB",
+            "its output exceeds 1 MiB",
         ),
     ] {
         plugin(&node, &script, json!({}));

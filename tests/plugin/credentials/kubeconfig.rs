@@ -161,15 +161,19 @@ fn unreadable_kubeconfig_is_named_with_a_cure() {
     says(
         "missing",
         Class::Credential,
-        "does not exist; the installer writes it",
+        "does not exist; the installer writes this file",
     );
     fs::create_dir(&path).unwrap();
     says("a directory", Class::Credential, "is a directory");
     fs::remove_dir(&path).unwrap();
     fs::write(&path, "").unwrap();
-    says("empty", Class::Credential, "is empty; the installer writes it");
+    says(
+        "empty",
+        Class::Credential,
+        "is empty; the installer writes this file",
+    );
     fs::write(&path, b"\xff\xfe").unwrap();
-    says("not text", Class::Credential, "is not text");
+    says("not text", Class::Credential, "is not UTF-8 text");
     let mut two = node.kubeconfig();
     two["contexts"][0]["name"] = "a".into();
     two["clusters"] = json!([{"name": "a", "cluster": {}}, {"name": "b", "cluster": {}}]);
@@ -178,7 +182,7 @@ fn unreadable_kubeconfig_is_named_with_a_cure() {
     says(
         "two clusters and no current context",
         Class::Credential,
-        "set current-context to one of \"a\"",
+        "set current-context to one of: \"a\"",
     );
 }
 

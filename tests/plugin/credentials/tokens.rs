@@ -57,8 +57,8 @@ fn token_file_without_a_token_is_named() {
     for (content, says) in [
         ("", "is empty"),
         (" \n", "is empty"),
-        ("one\ntwo", "is not one token"),
-        ("a\u{1}b", "is not one token"),
+        ("one\ntwo", "is malformed"),
+        ("a\u{1}b", "is malformed"),
     ] {
         node.write("token", content);
         let error = node.ask().unwrap_err();
@@ -73,7 +73,7 @@ fn token_file_without_a_token_is_named() {
     fs::remove_file(node.path("token")).unwrap();
     let error = node.ask().unwrap_err().to_string();
     assert!(
-        error.contains("token does not exist; the installer writes it"),
+        error.contains("token does not exist; the installer writes this file"),
         "{error}"
     );
     assert_eq!(node.api.connections(), 0, "nothing was sent");
@@ -135,9 +135,14 @@ fn unusable_client_certificate_is_an_error() {
             other.key.as_str(),
             "cannot be used",
         ),
-        ("no key", &one.certificate, "nothing", "there is no private key"),
-        ("an encrypted key", &one.certificate, encrypted, "it is encrypted"),
-        ("no certificate", "nothing", &one.key, "there is no certificate"),
+        ("no key", &one.certificate, "nothing", "it has no private key"),
+        (
+            "an encrypted key",
+            &one.certificate,
+            encrypted,
+            "an encrypted one",
+        ),
+        ("no certificate", "nothing", &one.key, "it has no certificate"),
         ("a bad certificate", bad, &one.key, "cannot be used"),
         ("an empty key", &one.certificate, "", "is empty"),
     ] {
@@ -177,8 +182,8 @@ fn one_valid_authority_is_enough() {
     node.ask().unwrap();
     for (content, says) in [
         ("", "is empty"),
-        (bad, "no good certificate (1 unreadable)"),
-        ("x", "holds no certificate"),
+        (bad, "no usable certificate (1 unreadable)"),
+        ("x", "contains no certificate"),
     ] {
         node.write("ca.crt", content);
         let error = node.ask().unwrap_err();
@@ -199,10 +204,10 @@ fn unknown_authority_error_names_both_sides() {
     assert_eq!(error.class, Class::Trust, "{error}");
     let error = error.to_string();
     for says in [
-        "no authority of the CA bundle signed the server's certificate",
-        "the server showed \"kube-apiserver\" (until 2120-01-01T00:00:00Z) issued by \"evergreen-test-ca-1\"",
-        "ca.crt holds \"evergreen-test-ca-2\" (until 2120-01-01T00:00:00Z)",
-        "let the installer write its ca.crt anew",
+        "the server's certificate is not signed by a CA of the bundle",
+        "the server presented \"kube-apiserver\" (expires 2120-01-01T00:00:00Z) issued by \"evergreen-test-ca-1\"",
+        "ca.crt contains \"evergreen-test-ca-2\" (expires 2120-01-01T00:00:00Z)",
+        "let the installer update ca.crt",
     ] {
         assert!(error.contains(says), "{says:?} is not in {error}");
     }
@@ -216,13 +221,15 @@ fn expired_server_certificate_is_reported() {
     let error = node.ask().unwrap_err();
     assert_eq!(error.class, Class::Trust, "{error}");
     assert!(
-        error.to_string().contains("renew it, or set this node's clock"),
+        error
+            .to_string()
+            .contains("renew it, or correct this node's clock"),
         "{error}"
     );
     assert!(
         error
             .to_string()
-            .contains("\"kube-apiserver\" (ended 2002-01-01T00:00:00Z)"),
+            .contains("\"kube-apiserver\" (expired 2002-01-01T00:00:00Z)"),
         "{error}"
     );
 }

@@ -1,8 +1,8 @@
-//! What a ServiceAccount token says of itself (RFC 7519, and Kubernetes' private claim `kubernetes.io`).
+//! The claims of a ServiceAccount token (RFC 7519, and Kubernetes' private claim `kubernetes.io`).
 //!
-//! Read for messages and reports, and never believed: only the API server can tell whether the token still lives. It
-//! answers 401 whatever the reason (expired, revoked, of another key or audience), so the claims are all there is to
-//! tell them apart. The token itself is never part of a message.
+//! For messages and reports only: whether the token is valid is for the API server to decide. It answers 401 whatever the
+//! reason (expired, revoked, wrong key or audience), so only the claims can tell them apart. The token itself is never part
+//! of a message.
 
 use std::fmt::Write;
 
@@ -11,27 +11,27 @@ use serde::{Deserialize, Deserializer};
 
 use crate::clock::{rfc3339, span};
 
-/// Tokens are taken for this long after their end and before their beginning (go-jose's leeway), in seconds.
+/// API servers accept a token this long after its expiry and before its start (go-jose's leeway), in seconds.
 const LEEWAY: i64 = 60;
 
-/// The claims that can explain something.
+/// The claims that can explain a rejection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Claims {
-    /// Who issued it.
+    /// The issuer.
     pub iss: String,
     /// `system:serviceaccount:<namespace>:<name>`
     pub sub: String,
-    /// For whom it is.
+    /// The audiences.
     #[serde(deserialize_with = "one_or_many")]
     pub aud: Vec<String>,
-    /// When it ends, in seconds since 1970.
+    /// When it expires, in seconds since 1970.
     pub exp: Option<i64>,
-    /// When it begins.
+    /// When it becomes valid.
     pub nbf: Option<i64>,
     /// When it was issued.
     pub iat: Option<i64>,
-    /// What Kubernetes adds.
+    /// Kubernetes' private claim.
     #[serde(rename = "kubernetes.io")]
     pub kubernetes: Kubernetes,
 }
@@ -42,49 +42,49 @@ pub struct Claims {
 pub struct Kubernetes {
     /// The ServiceAccount's namespace.
     pub namespace: String,
-    /// The pod it dies with.
+    /// The pod it is bound to.
     pub pod: Option<Reference>,
-    /// The node it dies with; beside a pod it is only said, not checked.
+    /// The node it is bound to; beside a pod it is informational.
     pub node: Option<Reference>,
-    /// The secret it dies with.
+    /// The secret it is bound to.
     pub secret: Option<Reference>,
 }
 
-/// An object by name and uid.
+/// An object by name and UID.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Reference {
-    /// Its name.
+    /// The object's name.
     pub name: String,
-    /// Its uid.
+    /// The object's UID.
     pub uid: String,
 }
 
 impl Claims {
-    /// Reads a JWT; none when it is not one.
+    /// Reads the claims of a JWT; `None` if it is not one.
     pub fn read(token: &[u8]) -> Option<Self> {
         let mut parts = token.split(|b| *b == b'.');
         let (_header, claims, _signature) = (parts.next()?, parts.next()?, parts.next()?);
         if parts.next().is_some() {
             return None;
         }
-        // Without padding as the standard has it, or with it as some libraries write it.
+        // The standard has no padding; some libraries write it.
         let unpadded = claims.split(|b| *b == b'=').next()?;
         let claims = URL_SAFE_NO_PAD.decode(unpadded).ok()?;
         serde_json::from_slice(&claims).ok()
     }
 
-    /// Why a server may refuse it, as the end of a sentence that begins with the token.
-    pub(super) fn why_refused(&self, now: i64, host: &str) -> String {
-        let mut text = format!("(of {})", short(&self.sub));
-        let sure = self.out_of_time(now);
-        match &sure {
+    /// Returns why the API server may reject the token, as the end of a sentence that begins with "the token".
+    pub(super) fn explain_rejection(&self, now: i64, host: &str) -> String {
+        let mut text = format!("(subject {})", short(&self.sub));
+        let outside_validity = self.outside_validity(now);
+        match &outside_validity {
             Some(reason) => {
                 let _ = write!(text, " {reason}");
             }
             None => {
                 if let Some(exp) = self.exp {
-                    let _ = write!(text, " is good until {} by its own word", rfc3339(exp));
+                    let _ = write!(text, " claims to be valid until {}", rfc3339(exp));
                 }
             }
         }
@@ -92,7 +92,8 @@ impl Claims {
         if let Some(pod) = &kubernetes.pod {
             let _ = write!(
                 text,
-                "; it is bound to pod {}/{} (uid {}) and dies with it: is that still this node's installer?",
+                "; it is bound to pod {}/{} (UID {}) and revoked when that pod is deleted: is it still this node's \
+                 installer?",
                 short(&kubernetes.namespace),
                 short(&pod.name),
                 short(&pod.uid)
@@ -101,33 +102,33 @@ impl Claims {
         if let Some(node) = &kubernetes.node {
             let _ = write!(
                 text,
-                "; it is bound to node {} (uid {})",
+                "; it is bound to node {} (UID {})",
                 short(&node.name),
                 short(&node.uid)
             );
             if !host.is_empty() && !same_host(&node.name, host) {
-                let _ = write!(text, ", and this host is called {}", short(host));
+                let _ = write!(text, ", but this host is named {}", short(host));
             }
         }
-        if self.is_for_somebody_else() {
+        if self.has_other_audience() {
             let audiences: Vec<String> = self.aud.iter().take(3).map(|a| short(a)).collect();
             let _ = write!(
                 text,
-                "; it is for the audience {}, not for the API server",
+                "; its audience is {}, not the API server",
                 audiences.join(", ")
             );
         }
-        if sure.is_none() {
+        if outside_validity.is_none() {
             text.push_str(
-                "; an API server that has new signing keys, or has lost the ServiceAccount, refuses it before its time",
+                "; the API server may have new signing keys, or the ServiceAccount may have been deleted",
             );
         }
-        text.push_str("; the installer has to write a new one: see its log on this node");
+        text.push_str("; the installer must write a new one: check its log on this node");
         text
     }
 
-    /// Said only when it is beyond doubt, the server's leeway included.
-    fn out_of_time(&self, now: i64) -> Option<String> {
+    /// Returns how the token is expired or not valid yet, if that is certain despite the server's leeway.
+    fn outside_validity(&self, now: i64) -> Option<String> {
         if let Some(exp) = self.exp.filter(|exp| now > exp.saturating_add(LEEWAY)) {
             let ago = span(now.saturating_sub(exp));
             return Some(format!("expired {ago} ago ({})", rfc3339(exp)));
@@ -136,14 +137,14 @@ impl Claims {
         (now + LEEWAY < begins).then(|| {
             let at = rfc3339(begins);
             format!(
-                "is not valid before {at}, which is {} from now: is this node's clock right?",
+                "is not valid before {at}, which is {} from now: check this node's clock",
                 span(begins.saturating_sub(now))
             )
         })
     }
 
-    /// The API server's own audience is its issuer by default, and some `kubernetes.default.svc` nearly always.
-    fn is_for_somebody_else(&self) -> bool {
+    /// The API server's own audience is its issuer by default, and nearly always a `kubernetes.default.svc`.
+    fn has_other_audience(&self) -> bool {
         !self.aud.is_empty()
             && !self
                 .aud
@@ -152,12 +153,12 @@ impl Claims {
     }
 }
 
-/// A claim in a message: quoted, so that it cannot pass for our own words, and short.
+/// Quotes and shortens a claim, so that it cannot pass for our own words.
 fn short(claim: &str) -> String {
     format!("{:?}", claim.chars().take(120).collect::<String>())
 }
 
-/// A node may go by its host's short name or the full one.
+/// Compares host names: a node may have its host's short name or the full one.
 fn same_host(node: &str, host: &str) -> bool {
     let first = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
     first(node) == first(host)
@@ -192,13 +193,13 @@ mod tests {
         let claims = token(claims);
         let why = Claims::read(claims.as_bytes())
             .unwrap()
-            .why_refused(NOW, "node1.example.org");
+            .explain_rejection(NOW, "node1.example.org");
         assert!(!why.contains(&claims), "{why}");
         why
     }
 
     #[test]
-    fn the_claims_say_which_of_the_reasons_it_is() {
+    fn claims_explain_the_rejection() {
         let base = json!({"iss": "https://i", "aud": ["https://i"], "sub": "system:serviceaccount:l:l", "exp": NOW + 3600,
             "iat": NOW - 60, "nbf": NOW - 60, "kubernetes.io": {"namespace": "l"}});
         let with = |key: &str, value: Value| {
@@ -209,43 +210,43 @@ mod tests {
         for (text, says) in [
             (
                 why(&base),
-                "is good until 2026-12-01T00:59:59Z by its own word; an API server that has new signing keys",
+                "claims to be valid until 2026-12-01T00:59:59Z; the API server may have new signing keys",
             ),
             (
                 with("exp", json!(NOW - 7200)),
                 "expired 2h ago (2026-11-30T21:59:59Z)",
             ),
-            (with("exp", json!(NOW - 30)), "is good until"),
+            (with("exp", json!(NOW - 30)), "claims to be valid until"),
             (
                 with("nbf", json!(NOW + 600)),
-                "is not valid before 2026-12-01T00:09:59Z, which is 10m from now: is this node's clock right?",
+                "is not valid before 2026-12-01T00:09:59Z, which is 10m from now: check this node's clock",
             ),
-            (with("nbf", json!(NOW + 30)), "is good until"),
+            (with("nbf", json!(NOW + 30)), "claims to be valid until"),
             (
                 with("aud", json!("vault")),
-                "it is for the audience \"vault\", not for the API server",
+                "its audience is \"vault\", not the API server",
             ),
             (
                 with(
                     "kubernetes.io",
                     json!({"namespace": "l", "pod": {"name": "p", "uid": "u"}}),
                 ),
-                "it is bound to pod \"l\"/\"p\" (uid \"u\") and dies with it",
+                "it is bound to pod \"l\"/\"p\" (UID \"u\") and revoked when that pod is deleted",
             ),
             (
                 with("kubernetes.io", json!({"node": {"name": "node2", "uid": "u"}})),
-                "it is bound to node \"node2\" (uid \"u\"), and this host is called \"node1.example.org\"",
+                "it is bound to node \"node2\" (UID \"u\"), but this host is named \"node1.example.org\"",
             ),
         ] {
             assert!(text.contains(says), "{says:?} is not in {text}");
         }
         let own = with("kubernetes.io", json!({"node": {"name": "node1", "uid": "u"}}));
-        assert!(!own.contains("this host is called"), "{own}");
+        assert!(!own.contains("this host is named"), "{own}");
     }
 
     #[test]
-    fn times_at_the_ends_of_all_numbers_are_told_like_others() {
-        for (exp, says) in [(i64::MAX, "is good until"), (i64::MIN, "expired")] {
+    fn extreme_times_do_not_overflow() {
+        for (exp, says) in [(i64::MAX, "claims to be valid until"), (i64::MIN, "expired")] {
             let text = why(&json!({"exp": exp}));
             assert!(text.contains(says), "{exp}: {text}");
         }
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_none() {
+    fn malformed_tokens_have_no_claims() {
         for token in ["", "abc", "a.b", "a.b.c", "e30.e30.c2ln.x", "e30.bm90.c2ln"] {
             assert_eq!(Claims::read(token.as_bytes()), None, "{token:?}");
         }

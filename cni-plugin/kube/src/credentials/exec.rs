@@ -1,10 +1,9 @@
-//! Exec credential plugins: a program on the host is run, in this call, and prints a credential
+//! Exec plugins: a program on the host that runs within the call and prints a credential
 //! (client.authentication.k8s.io/v1 and v1beta1, type ExecCredential).
 //!
-//! The safest form there is: the credential is made for one call and never rests on disk. What makes it fit for a CNI
-//! call: stdin is closed (ours is the network configuration), nobody is asked at a terminal, it has half of the time
-//! that is left, it and its children are ended together, and its output is bounded. What it prints on stdout is never
-//! shown; what it prints on stderr reaches the log, and never the reply.
+//! The safest form of credential: made for one call, never on disk. To fit into a CNI call, the program gets an empty
+//! stdin (ours is the network configuration), no terminal, half of the time that is left, and a limit on its output. Its
+//! stdout is never shown; its stderr goes to the log, never to the reply.
 
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt, process::Command};
 
@@ -25,31 +24,30 @@ use crate::{
 };
 
 /// No credential is larger, in bytes.
-const LARGEST_OUTPUT: u64 = 1 << 20;
+const OUTPUT_LIMIT: u64 = 1 << 20;
 
-/// What the program handed out.
+/// A credential as the program printed it.
 pub(super) struct ExecCredential {
     pub(super) token: Option<Secret>,
+    /// Chain and key, PEM.
     pub(super) certificate: Option<(Vec<u8>, Secret)>,
-    pub(super) from: String,
+    /// The program, for messages.
+    pub(super) source: String,
 }
 
-/// Runs the program and reads what it prints.
+/// Runs the program and reads the credential it prints.
 pub(super) fn run(
     exec: &Exec,
     kubeconfig: &Kubeconfig,
     deadline: Deadline,
     log: Log,
 ) -> Result<ExecCredential, Error> {
-    let from = format!("exec plugin {}", exec.command.display());
+    let source = format!("exec plugin {}", exec.command.display());
     let failed = |cause: String| {
-        Error::new(
-            Class::Credential,
-            format!("{from} gave no credential: {cause}; run it by hand on this node"),
-        )
+        let message = format!("{source} returned no credential: {cause}; run it by hand on this node");
+        Error::new(Class::Credential, message)
     };
-    let info = info(exec, kubeconfig)?;
-    let limit = deadline.share(2);
+    let info = exec_info(exec, kubeconfig)?;
     let mut command = Command::new(&exec.command);
     command
         .args(&exec.args)
@@ -57,42 +55,44 @@ pub(super) fn run(
     for (name, value) in &exec.env {
         command.env(name, OsStr::from_bytes(value.reveal()));
     }
-    let output = process::run(&mut command, b"", LARGEST_OUTPUT, limit)
-        .map_err(|e| not_started(&from, &e, exec.install_hint.as_deref()))?;
-    log_stderr(&output.stderr, &from, log);
+    let output = process::run(&mut command, b"", OUTPUT_LIMIT, deadline.share(2))
+        .map_err(|e| not_started(&source, &e, exec.install_hint.as_deref()))?;
+    log_stderr(&output.stderr, &source, log);
     match output.exit {
-        Err(Killed::Deadline) => Err(failed("it took too long, and was ended".to_owned())),
-        Err(Killed::Output) => Err(failed("it prints more than 1 MiB".to_owned())),
+        Err(Killed::Deadline) => Err(failed("it timed out and was killed".to_owned())),
+        Err(Killed::Output) => Err(failed("its output exceeds 1 MiB".to_owned())),
         Err(Killed::Io(error)) => Err(failed(format!("its output cannot be read: {error}"))),
-        Ok(status) if !status.success() => Err(failed(format!("it ended with {status}"))),
-        Ok(_) => read(&output.stdout, exec, from.clone(), clock::now()).map_err(failed),
+        Ok(status) if !status.success() => Err(failed(format!("it failed ({status})"))),
+        Ok(_) => read(&output.stdout, exec, source.clone(), clock::now()).map_err(failed),
     }
 }
 
-/// Logs its stderr, at most ten lines of it.
-fn log_stderr(stderr: &[u8], from: &str, log: Log) {
+/// Logs the first ten lines of stderr.
+fn log_stderr(stderr: &[u8], source: &str, log: Log) {
     let text = String::from_utf8_lossy(stderr);
-    for line in text.lines().filter(|l| !l.trim().is_empty()).take(10) {
-        log.with(&[("source", &from), ("says", &one_line(line))])
+    for line in text.lines().map(one_line).filter(|l| !l.is_empty()).take(10) {
+        log.with(&[("source", &source), ("says", &line)])
             .warn("exec plugin wrote to stderr");
     }
 }
 
-fn not_started(from: &str, error: &io::Error, hint: Option<&str>) -> Error {
+fn not_started(source: &str, error: &io::Error, hint: Option<&str>) -> Error {
     let cure = match (error.kind(), hint) {
         (io::ErrorKind::NotFound, Some(hint)) => one_line(hint),
-        (io::ErrorKind::NotFound, None) => "install it on this node, or name it by its whole path".to_owned(),
+        (io::ErrorKind::NotFound, None) => {
+            "install it on this node, or configure its absolute path".to_owned()
+        }
         (io::ErrorKind::PermissionDenied, _) => "make it executable".to_owned(),
         _ => "run it by hand on this node".to_owned(),
     };
     Error::new(
         Class::Credential,
-        format!("{from} cannot be run: {error}; {cure}"),
+        format!("{source} cannot be run: {error}; {cure}"),
     )
 }
 
-/// The ExecCredential it is told, in its environment.
-fn info(exec: &Exec, kubeconfig: &Kubeconfig) -> Result<Value, Error> {
+/// The ExecCredential that the program gets in its environment.
+fn exec_info(exec: &Exec, kubeconfig: &Kubeconfig) -> Result<Value, Error> {
     let mut spec = json!({"interactive": false});
     if exec.wants_cluster {
         let mut cluster = json!({"server": kubeconfig.server.to_string()});
@@ -134,49 +134,49 @@ struct RawStatus {
     client_key_data: Option<String>,
 }
 
-/// The credential in its output. No cause quotes what was printed.
-fn read(output: &[u8], exec: &Exec, from: String, now: i64) -> Result<ExecCredential, String> {
+/// Reads the credential in the output. No error quotes the output.
+fn read(output: &[u8], exec: &Exec, source: String, now: i64) -> Result<ExecCredential, String> {
     if output.trim_ascii().is_empty() {
-        return Err("it printed nothing".to_owned());
+        return Err("it wrote nothing to stdout".to_owned());
     }
     let raw: RawCredential = serde_json::from_slice(output).map_err(|e| {
         format!(
-            "what it printed is no ExecCredential (line {}, column {})",
+            "its output is not an ExecCredential (line {}, column {})",
             e.line(),
             e.column()
         )
     })?;
     if raw.kind.as_deref() != Some("ExecCredential") {
-        return Err("what it printed is of another kind than ExecCredential".to_owned());
+        return Err("its output is not of kind ExecCredential".to_owned());
     }
     if raw.api_version.as_deref() != Some(exec.version.as_str()) {
         return Err(format!(
-            "it did not answer in the apiVersion it was asked in, {}",
+            "its output is not in the requested apiVersion {}",
             exec.version.as_str()
         ));
     }
-    let status = raw.status.ok_or("what it printed has no status")?;
+    let status = raw.status.ok_or("its output has no status")?;
     if let Some(text) = &status.expiration_timestamp {
-        let ends = clock::parse_rfc3339(text).ok_or("its expirationTimestamp is no time")?;
-        if ends <= now {
-            return Err(format!("what it handed out ended at {}", clock::rfc3339(ends)));
+        let expires = clock::parse_rfc3339(text).ok_or("its expirationTimestamp is not a valid time")?;
+        if expires <= now {
+            return Err(format!("its credential expired at {}", clock::rfc3339(expires)));
         }
     }
     let set = |field: Option<String>| field.filter(|text| !text.trim().is_empty());
     let certificate = match (set(status.client_certificate_data), set(status.client_key_data)) {
         (Some(chain), Some(key)) => Some((chain.into_bytes(), Secret::new(key))),
         (None, None) => None,
-        _ => return Err("it handed out a certificate or a key, and not both".to_owned()),
+        _ => return Err("it returned a certificate or a key without the other".to_owned()),
     };
     let token = set(status.token)
-        .map(|t| parse(t.as_bytes(), &from).map_err(|e| e.to_string()))
+        .map(|t| parse(t.as_bytes(), &source).map_err(|e| e.to_string()))
         .transpose()?;
     if token.is_none() && certificate.is_none() {
-        return Err("it handed out neither a token nor a certificate".to_owned());
+        return Err("it returned neither a token nor a certificate".to_owned());
     }
     Ok(ExecCredential {
         token,
         certificate,
-        from,
+        source,
     })
 }

@@ -1,4 +1,4 @@
-//! What a call comes with, as it lies on disk at this moment: CA bundle, token, client certificate.
+//! The credentials of one call as they are on disk now: CA bundle, token, client certificate.
 
 use super::{claims::Claims, exec, token::parse};
 use crate::{
@@ -10,19 +10,19 @@ use crate::{
     x509::{bundle::Bundle, certificate::Certificate},
 };
 
-/// Every byte that one TLS connection and one request are made of. Two that are equal would fail alike.
+/// Every byte that a TLS connection and its request depend on. A retry with an equal one would fail alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Material {
-    /// The bundle and where it is from; none when anybody is trusted.
+    /// The CA bundle and its source; none when the server's certificate is not verified.
     pub(crate) bundle: Option<(Vec<u8>, String)>,
-    /// The bearer token and where it is from.
+    /// The bearer token and its source.
     pub(crate) token: Option<(Secret, String)>,
-    /// Client certificate and key, PEM, and where they are from.
+    /// Client certificate and key, PEM, and their source.
     pub(crate) certificate: Option<(Vec<u8>, Secret, String)>,
 }
 
 impl Material {
-    /// Reads all that the kubeconfig names.
+    /// Reads everything that the kubeconfig names.
     pub(crate) fn read(kubeconfig: &Kubeconfig, deadline: Deadline, log: Log) -> Result<Self, Error> {
         let bundle = match &kubeconfig.trust {
             Trust::Bundle(source) => Some((source.read("CA bundle")?, source.to_string())),
@@ -37,25 +37,25 @@ impl Material {
         };
         if let Some(plugin) = &identity.exec {
             let made = exec::run(plugin, kubeconfig, deadline, log)?;
-            material.token = made.token.map(|token| (token, made.from.clone()));
-            material.certificate = made.certificate.map(|(chain, key)| (chain, key, made.from));
+            material.token = made.token.map(|token| (token, made.source.clone()));
+            material.certificate = made.certificate.map(|(chain, key)| (chain, key, made.source));
         }
         Ok(material)
     }
 
-    /// Why the server may not take it, from what it says of itself; for a 401.
-    pub(crate) fn why_refused(&self, now: i64, host: &str) -> String {
-        if let Some((token, from)) = &self.token {
+    /// Returns the likely reason for a 401, from what the credential says about itself.
+    pub(crate) fn explain_rejection(&self, now: i64, host: &str) -> String {
+        if let Some((token, source)) = &self.token {
             return match Claims::read(token.reveal()) {
-                Some(claims) => format!("the token of {from} {}", claims.why_refused(now, host)),
+                Some(claims) => format!("the token from {source} {}", claims.explain_rejection(now, host)),
                 None => format!(
-                    "the token of {from} is not one that says anything of itself (no JWT, or a damaged one); let the \
-                     installer write it anew"
+                    "the token from {source} is not a valid JWT, so its expiry is unknown; let the installer write a \
+                     new one"
                 ),
             };
         }
         match &self.certificate {
-            Some((chain, _, from)) => {
+            Some((chain, _, source)) => {
                 let read = Bundle::parse_chain(chain)
                     .first()
                     .and_then(|der| Certificate::read(der));
@@ -63,15 +63,13 @@ impl Material {
                     || "unreadable".to_owned(),
                     |c| format!("{c} issued by {:?}", c.issuer),
                 );
-                format!(
-                    "client certificate {from} is {shown}; is its authority still one of the API server's?"
-                )
+                format!("client certificate {source} is {shown}; does the API server still trust its issuer?")
             }
             None => "no credential was sent".to_owned(),
         }
     }
 
-    /// True when this text, which somebody else wrote, repeats a secret of ours.
+    /// Returns true when a text from elsewhere contains our token.
     pub(crate) fn leaks_into(&self, text: &str) -> bool {
         let token = self
             .token
@@ -82,25 +80,23 @@ impl Material {
 }
 
 fn token(token: &Token, log: Log) -> Result<(Secret, String), Error> {
+    let inline = |secret: &Secret| {
+        let source = "the kubeconfig".to_owned();
+        Ok((parse(secret.reveal(), &source)?, source))
+    };
     match token {
-        Token::Inline(secret) => Ok((
-            parse(secret.reveal(), "the kubeconfig")?,
-            "the kubeconfig".to_owned(),
-        )),
-        Token::File(source, fallback) => {
-            let from = source.to_string();
-            let read = source.read("token file").and_then(|bytes| parse(&bytes, &from));
-            match (read, fallback) {
-                (Ok(secret), _) => Ok((secret, from)),
-                (Err(error), Some(inline)) => {
-                    log.warn(format_args!(
-                        "used=token-of-kubeconfig because={error:?}",
-                        error = error.to_string()
-                    ));
-                    Ok((
-                        parse(inline.reveal(), "the kubeconfig")?,
-                        "the kubeconfig".to_owned(),
-                    ))
+        Token::Inline(secret) => inline(secret),
+        Token::File(file, fallback) => {
+            let source = file.to_string();
+            match (
+                file.read("token file").and_then(|bytes| parse(&bytes, &source)),
+                fallback,
+            ) {
+                (Ok(secret), _) => Ok((secret, source)),
+                (Err(error), Some(secret)) => {
+                    log.with(&[("error", &error)])
+                        .warn("token file unusable, using the token in the kubeconfig");
+                    inline(secret)
                 }
                 (Err(error), None) => Err(error),
             }
@@ -110,7 +106,7 @@ fn token(token: &Token, log: Log) -> Result<(Secret, String), Error> {
 
 fn certificate(pair: &ClientCertificate) -> Result<(Vec<u8>, Secret, String), Error> {
     let chain = pair.chain.read("client certificate")?;
-    // The kubelet keeps both in one file and replaces it as one: read once, or the halves may be of two pairs.
+    // The kubelet keeps both in one file and replaces it as one: with two reads the halves could be from two pairs.
     let key = match &pair.key {
         key if *key == pair.chain => chain.clone(),
         key => key.read("client key")?,

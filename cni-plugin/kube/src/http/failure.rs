@@ -1,4 +1,4 @@
-//! What went wrong below HTTP, in words: no connection, no TLS, no whole answer.
+//! Explains failures below HTTP: no connection, no TLS, an incomplete response.
 
 use std::{io, time::Duration};
 
@@ -12,13 +12,13 @@ use crate::{
     tls::Handshake,
 };
 
-/// The part of the time that a connection may take. Half: one that hangs (a dead backend behind a live address) leaves
-/// time for another.
-pub(super) fn time_to_connect(left: Duration) -> Duration {
+/// Returns the time a connection may take. Half of it: one that hangs (a dead backend behind a live address) leaves time
+/// for another.
+pub(super) fn connect_timeout(left: Duration) -> Duration {
     left / 2
 }
 
-/// The failure of a request that had this much time.
+/// Returns the error of a request that had this much time.
 pub(super) fn explain(
     error: &ureq::Error,
     handshake: &Handshake,
@@ -28,12 +28,12 @@ pub(super) fn explain(
     match error {
         ureq::Error::Timeout(which) => {
             let time = if *which == Timeout::Connect {
-                time_to_connect(left)
+                connect_timeout(left)
             } else {
                 left
             };
             let message = format!(
-                "waited {:.1}s for {}; is the API server up, and does this node reach it?",
+                "timed out after {:.1} s waiting for {}; is the API server up and reachable from this node?",
                 time.as_secs_f64(),
                 handshake.stage.waiting_for()
             );
@@ -43,43 +43,47 @@ pub(super) fn explain(
             Some(tls) => explain_tls(tls, handshake, material),
             None => explain_io(e),
         },
-        ureq::Error::HostNotFound => unreachable("the name of the server is not known; is it in DNS?"),
+        ureq::Error::HostNotFound => unreachable("the server's host name cannot be resolved; is it in DNS?"),
         ureq::Error::ConnectProxyFailed(_) => {
-            unreachable("the proxy of proxy-url did not connect us; does it allow this address?")
+            unreachable("the proxy of proxy-url refused to connect; does it allow the API server's address?")
         }
         ureq::Error::BodyExceedsLimit(limit) => {
-            not_kubernetes(&format!("the answer is larger than {} MiB", limit >> 20))
+            not_kubernetes(&format!("the response is larger than {} MiB", limit >> 20))
         }
         other => {
             let cause = quote::one_line(&other.to_string());
-            not_kubernetes(&format!("the answer is not HTTP as it should be ({cause})"))
+            not_kubernetes(&format!("the response is not valid HTTP ({cause})"))
         }
     }
 }
 
 fn explain_tls(error: &TlsError, handshake: &Handshake, material: &Material) -> Error {
     match error {
-        TlsError::InvalidCertificate(cause) => not_believed(cause, handshake, material),
+        TlsError::InvalidCertificate(cause) => not_trusted(cause, handshake, material),
         TlsError::AlertReceived(alert) if is_about_our_certificate(*alert) => {
             let message = match &material.certificate {
-                Some((.., from)) => format!("the server refused client certificate {from} ({alert:?})"),
+                Some((.., source)) => {
+                    format!("the API server rejected client certificate {source} ({alert:?})")
+                }
                 None => {
-                    format!("the server wants a client certificate and the kubeconfig has none ({alert:?})")
+                    format!(
+                        "the API server requires a client certificate and the kubeconfig has none ({alert:?})"
+                    )
                 }
             };
             Error::new(Class::Unauthorized, message)
         }
         TlsError::InvalidMessage(_) => {
-            not_kubernetes("the server does not speak TLS; are host, port and https right?")
+            not_kubernetes("the server does not speak TLS; check scheme, host and port of the server URL")
         }
         other => unreachable(&format!("the TLS connection failed: {other}")),
     }
 }
 
-/// Says what the server showed, what the bundle holds, and what to do about the difference.
-fn not_believed(cause: &CertificateError, handshake: &Handshake, material: &Material) -> Error {
-    let shown = match handshake.presented.take() {
-        Some(c) => format!("; the server showed {c} issued by {:?}", c.issuer),
+/// Says what the server presented, what the bundle contains, and what to do about the difference.
+fn not_trusted(cause: &CertificateError, handshake: &Handshake, material: &Material) -> Error {
+    let presented = match handshake.presented.take() {
+        Some(c) => format!("; the server presented {c} issued by {:?}", c.issuer),
         None => String::new(),
     };
     let (cause, cure) = match cause {
@@ -87,43 +91,43 @@ fn not_believed(cause: &CertificateError, handshake: &Handshake, material: &Mate
         | CertificateError::ExpiredContext { .. }
         | CertificateError::NotValidYet
         | CertificateError::NotValidYetContext { .. } => (
-            format!("the server's certificate does not hold now ({cause})"),
-            "renew it, or set this node's clock",
+            format!("the server's certificate is expired or not yet valid ({cause})"),
+            "renew it, or correct this node's clock",
         ),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
             format!("the server's certificate is for another name ({cause})"),
-            "set tls-server-name in the kubeconfig to a name it carries",
+            "set tls-server-name in the kubeconfig to a name in the certificate",
         ),
         _ => (
-            format!("no authority of the CA bundle signed the server's certificate ({cause})"),
-            "the cluster's CA may have changed: let the installer write its ca.crt anew",
+            format!("the server's certificate is not signed by a CA of the bundle ({cause})"),
+            "the cluster's CA may have changed: let the installer update ca.crt",
         ),
     };
-    let from = material
+    let source = material
         .bundle
         .as_ref()
-        .map(|(_, from)| from.as_str())
+        .map(|(_, source)| source.as_str())
         .unwrap_or_default();
-    let holds = handshake.bundle.describe();
+    let contains = handshake.bundle.describe();
     Error::new(
         Class::Trust,
-        format!("{cause}{shown}; CA bundle {from} holds {holds}; {cure}"),
+        format!("{cause}{presented}; CA bundle {source} contains {contains}; {cure}"),
     )
 }
 
 fn explain_io(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            unreachable("connection refused; is the API server up, and are address and port right?")
+            unreachable("connection refused; is the API server up, and are its address and port correct?")
         }
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof => {
             unreachable(&format!(
-                "the connection broke before the whole answer had come ({error})"
+                "the connection closed before the response was complete ({error})"
             ))
         }
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            unreachable(&format!("{error}; has this node a route to the API server?"))
-        }
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => unreachable(&format!(
+            "{error}; does this node have a route to the API server?"
+        )),
         _ => unreachable(&error.to_string()),
     }
 }

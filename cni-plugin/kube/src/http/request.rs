@@ -1,12 +1,12 @@
-//! What is sent to the API server and what comes back.
+//! A request to the API server and its answer.
 
 use std::time::Duration;
 
 use ureq::http::Method;
 
-/// A pod of etcd's largest size (1.5 MiB) in JSON, with room.
+/// Fits a pod of etcd's largest size (1.5 MiB) in JSON, in bytes.
 const LARGEST_OBJECT: u64 = 8 << 20;
-/// The pods of a node (250 and more), each of a quarter of a mebibyte.
+/// Fits the pods of a node: 250 of a quarter of a mebibyte each, in bytes.
 const LARGEST_LIST: u64 = 64 << 20;
 
 /// A request.
@@ -16,9 +16,9 @@ pub struct Request<'a> {
     /// Path and query, from `/api` on.
     pub(crate) path: String,
     pub(crate) body: Option<Vec<u8>>,
-    /// What it is for, such as `get pod shop/web-0`: begins every message about it.
+    /// Begins every message about the request, such as `get pod shop/web-0`.
     pub(crate) purpose: &'a str,
-    /// How many bytes the body of the answer may have.
+    /// The most bytes that the body of the answer may have.
     pub(crate) limit: u64,
 }
 
@@ -32,8 +32,8 @@ pub(crate) struct Answer {
 }
 
 impl<'a> Request<'a> {
-    /// Reads an object under a path such as `/api/v1/nodes/node1`. `purpose` begins every message about the request,
-    /// such as `get Node node1`.
+    /// Reads the object at a path such as `/api/v1/nodes/node1`. `purpose` begins every message about the request, such as
+    /// `get Node node1`.
     pub fn get(path: impl Into<String>, purpose: &'a str) -> Self {
         Self {
             method: Method::GET,
@@ -44,7 +44,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Reads a list, which may have 64 MiB.
+    /// Reads a list of at most 64 MiB.
     pub fn list(path: impl Into<String>, purpose: &'a str) -> Self {
         Self {
             limit: LARGEST_LIST,
@@ -61,11 +61,26 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Deletes the object under a path with these `DeleteOptions`.
+    /// Deletes the object at a path with these `DeleteOptions`.
     pub fn delete(path: impl Into<String>, options: &serde_json::Value, purpose: &'a str) -> Self {
         Self {
             method: Method::DELETE,
             ..Self::post(path, options, purpose)
         }
     }
+}
+
+/// Escapes a name as one segment of a path. Kubernetes names need no escape; other names must not become another path.
+pub fn segment(name: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b':');
+    let dots = name.bytes().all(|b| b == b'.');
+    name.bytes()
+        .map(|b| {
+            if plain(b) && !dots {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! From the host of a URL to addresses, within the time that is left.
+//! Resolves the host of a URL within the time that is left.
 
 use std::{
     fmt,
@@ -18,11 +18,11 @@ use ureq::{
 
 use crate::sys;
 
-/// An address is taken as it is, which is what a kubeconfig usually has. A name is looked up on a thread of its own,
-/// because `getaddrinfo` knows no deadline; the thread is left behind when it takes too long, and ends with the process.
-pub(super) struct Names;
+/// Resolves names on a thread, because `getaddrinfo` has no timeout: on a timeout the thread is left behind and ends with
+/// the process. An IP address, the usual host of a kubeconfig, needs no lookup.
+pub(super) struct TimedResolver;
 
-impl Resolver for Names {
+impl Resolver for TimedResolver {
     fn resolve(
         &self,
         uri: &Uri,
@@ -37,15 +37,15 @@ impl Resolver for Names {
             addresses.push(SocketAddr::new(address, port));
             return Ok(addresses);
         }
-        sys::look_up_names_in_files_and_dns_only();
-        let (tell, told) = mpsc::sync_channel(1);
+        sys::use_only_files_and_dns();
+        let (sender, receiver) = mpsc::sync_channel(1);
         thread::Builder::new().name("lookup".to_owned()).spawn(move || {
-            let _ = tell.send((host.as_str(), port).to_socket_addrs());
+            let _ = sender.send((host.as_str(), port).to_socket_addrs());
         })?;
-        let found = told
+        let found = receiver
             .recv_timeout(*timeout.after)
             .map_err(|_| ureq::Error::Timeout(timeout.reason))??;
-        // As many as the array takes.
+        // The capacity of the array.
         for address in found.take(16) {
             addresses.push(address);
         }
@@ -57,8 +57,8 @@ impl Resolver for Names {
     }
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for TimedResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Names")
+        f.write_str("TimedResolver")
     }
 }

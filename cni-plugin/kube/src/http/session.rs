@@ -1,4 +1,4 @@
-//! One request on one connection, and what came back. No retries and no meaning here.
+//! One request on one connection. Knows no retries and does not interpret the response.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use ureq::{
 use super::{
     failure,
     request::{Answer, Request},
-    resolver::Names,
+    resolver::TimedResolver,
 };
 use crate::{
     credentials::material::Material,
@@ -23,17 +23,17 @@ use crate::{
     tls::{Handshake, Tls},
 };
 
-/// Bytes for what comes in: one TLS record. The default of 128 KiB would double what the process takes.
+/// Bytes for input: one TLS record. The default of 128 KiB would double the memory of the process.
 const INPUT: usize = 16 << 10;
-/// Bytes for what goes out, beside our headers: a request line, a proxy's own. All of it is zeroed before it is used.
+/// Bytes for output, in addition to our headers: a request line, headers for a proxy. All of it is zeroed before use.
 const OUTPUT: usize = 4 << 10;
 
-/// A server, what we come to it with, and the connection once there is one.
+/// A server, our credentials for it, and the connection once there is one.
 pub(crate) struct Session {
     agent: Agent,
     base: String,
-    /// How a message names the proxy on the way; empty without one.
-    by_way_of: String,
+    /// How a message names the proxy; empty without one.
+    via: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     handshake: Handshake,
     pub(crate) material: Material,
@@ -49,40 +49,43 @@ impl Session {
                 .chain(TcpConnector::default())
                 .chain(tls.connector);
         let proxy = proxy(kubeconfig)?;
-        // Never the URL itself: it may hold a password.
-        let by_way_of = proxy.as_ref().map_or_else(String::new, |p| {
-            format!(" by way of the proxy {}:{} of proxy-url", p.host(), p.port())
-        });
+        // Never the URL itself: it may contain a password.
+        let via = proxy
+            .as_ref()
+            .map_or_else(String::new, |p| format!(" via proxy {}:{}", p.host(), p.port()));
         Ok(Self {
-            agent: Agent::with_parts(config(proxy, &headers), connector, Names),
+            agent: Agent::with_parts(config(proxy, &headers), connector, TimedResolver),
             base: kubeconfig.server.to_string(),
-            by_way_of,
+            via,
             headers,
             handshake: tls.handshake,
             material,
         })
     }
 
-    /// Asks once. The head of the answer must begin within the deadline, and the body be whole by it.
-    pub(crate) fn ask(&self, request: &Request<'_>, deadline: Deadline) -> Result<Answer, Error> {
+    /// Sends the request once. The response must be complete by the deadline.
+    pub(crate) fn send(&self, request: &Request<'_>, deadline: Deadline) -> Result<Answer, Error> {
         let left = deadline.left();
         if left.is_zero() {
-            return Err(Error::new(Class::Timeout, "no time was left to ask"));
+            return Err(Error::new(
+                Class::Timeout,
+                "the deadline passed before the request was sent",
+            ));
         }
         self.handshake.stage.begin();
-        let answer = self.send(request, left).and_then(|response| {
-            self.handshake.stage.head_is_there();
+        let answer = self.run(request, left).and_then(|response| {
+            self.handshake.stage.headers_received();
             read(response, request.limit)
         });
         answer.map_err(|e| failure::explain(&e, &self.handshake, &self.material, left))
     }
 
-    fn send(&self, request: &Request<'_>, left: Duration) -> Result<Response<Body>, ureq::Error> {
+    fn run(&self, request: &Request<'_>, left: Duration) -> Result<Response<Body>, ureq::Error> {
         let mut builder = ureq::http::Request::builder()
             .method(request.method.clone())
             .uri(format!("{}{}", self.base, request.path));
         for (name, value) in &self.headers {
-            // Adds, and does not replace: groups to act in are several headers of one name.
+            // Adds and does not replace: impersonated groups are several headers of one name.
             builder = builder.header(name, value);
         }
         macro_rules! run {
@@ -91,7 +94,7 @@ impl Session {
                 let config = self.agent.configure_request(request);
                 let config = config
                     .timeout_global(Some(left))
-                    .timeout_connect(Some(failure::time_to_connect(left)));
+                    .timeout_connect(Some(failure::connect_timeout(left)));
                 self.agent.run(config.build())
             }};
         }
@@ -104,10 +107,10 @@ impl Session {
         }
     }
 
-    /// The URL of a request, for messages.
+    /// Returns method and URL of a request, for messages.
     pub(crate) fn url(&self, request: &Request<'_>) -> String {
         let path = request.path.split('?').next().unwrap_or_default();
-        format!("{} {}{path}{}", request.method, self.base, self.by_way_of)
+        format!("{} {}{path}{}", request.method, self.base, self.via)
     }
 }
 
@@ -120,37 +123,37 @@ fn proxy(kubeconfig: &Kubeconfig) -> Result<Option<Proxy>, Error> {
         .and_then(|url| Proxy::new(url).ok());
     proxy
         .map(Some)
-        .ok_or_else(|| Error::new(Class::Kubeconfig, "proxy-url is no URL of a proxy"))
+        .ok_or_else(|| Error::new(Class::Kubeconfig, "proxy-url is not a valid proxy URL"))
 }
 
 fn config(proxy: Option<Proxy>, headers: &[(HeaderName, HeaderValue)]) -> Config {
-    // The head of a request has to fit as a whole, and some tokens take tens of kilobytes.
-    let head: usize = headers
+    // The headers must fit as a whole, and some tokens are tens of kilobytes.
+    let size: usize = headers
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + 4)
         .sum();
     Config::builder()
-        // Explicitly none: the default is to look into the environment.
+        // Set even to none: the default is to read the environment.
         .proxy(proxy)
-        // An API server does not redirect; who does is not one, and must not be followed with a token.
+        // An API server does not redirect, and a token must not follow a redirect elsewhere.
         .max_redirects(0)
         .http_status_as_error(false)
         .user_agent(concat!("evergreen-cni/", env!("CARGO_PKG_VERSION")))
         .accept("application/json")
         .input_buffer_size(INPUT)
-        .output_buffer_size(OUTPUT + head)
+        .output_buffer_size(OUTPUT + size)
         .max_idle_connections(1)
         .build()
 }
 
 fn headers(kubeconfig: &Kubeconfig, material: &Material) -> Result<Vec<(HeaderName, HeaderValue)>, Error> {
     let mut headers = Vec::new();
-    if let Some((token, from)) = &material.token {
+    if let Some((token, source)) = &material.token {
         let bearer = [b"Bearer ", token.reveal()].concat();
         let mut value = HeaderValue::from_bytes(&bearer).map_err(|_| {
             Error::new(
                 Class::Credential,
-                format!("token {from} cannot be sent as a header"),
+                format!("the token from {source} is not a valid HTTP header value"),
             )
         })?;
         value.set_sensitive(true);
@@ -162,7 +165,7 @@ fn headers(kubeconfig: &Kubeconfig, material: &Material) -> Result<Vec<(HeaderNa
             .zip(HeaderValue::from_bytes(value.as_bytes()).ok());
         headers
             .push(header.ok_or_else(|| {
-                Error::new(Class::Kubeconfig, format!("{name} cannot be sent as a header"))
+                Error::new(Class::Kubeconfig, format!("{name} is not a valid HTTP header"))
             })?);
     }
     Ok(headers)
@@ -177,7 +180,7 @@ fn read(mut response: Response<Body>, largest: u64) -> Result<Answer, ureq::Erro
             .map(str::to_owned)
     };
     let content_type = text(header::CONTENT_TYPE).unwrap_or_default();
-    // Seconds, as every API server writes it; a date is left to our own pauses.
+    // Seconds, as every API server sends it; a date is ignored in favour of our own pauses.
     let retry_after = text(header::RETRY_AFTER)
         .and_then(|v| v.trim().parse().ok())
         .map(Duration::from_secs);

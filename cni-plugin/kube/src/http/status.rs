@@ -1,5 +1,5 @@
-//! What an answer means: by its HTTP status first, by its body second, since not every failure of an API server is a
-//! `Status` object (a 429 is plain text, a 504 has no kind), and what answers may be a proxy on the way.
+//! Interprets a response: by its HTTP status first and its body second, since not every failure of an API server is a
+//! `Status` object (a 429 is plain text, a 504 has no kind), and the response may be a proxy's.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     quote::one_line,
 };
 
-/// `kind: Status`, the API's own way to say no.
+/// `kind: Status`, the API's own error.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
@@ -30,7 +30,7 @@ struct Details {
     retry_after_seconds: Option<u64>,
 }
 
-/// Fails unless the answer is the object that was asked for.
+/// Fails unless the request succeeded.
 pub(crate) fn check(answer: &Answer, material: &Material) -> Result<(), Error> {
     if matches!(answer.status, 200..=202) {
         return Ok(());
@@ -38,87 +38,84 @@ pub(crate) fn check(answer: &Answer, material: &Material) -> Result<(), Error> {
     let status: Status = serde_json::from_slice(&answer.body).unwrap_or_default();
     let asked = status.details.as_ref().and_then(|d| d.retry_after_seconds);
     let retry_after = answer.retry_after.or(asked.map(Duration::from_secs));
-    let said = said(answer, &status, material);
-    let (class, cause) = meaning(answer.status, &status, &said);
+    let quoted = quote(answer, &status, material);
+    let (class, cause) = classify(answer.status, &status, &quoted);
     Err(Error::new(class, cause).after(retry_after))
 }
 
-/// What kind of failure it is, and the line for a person.
-fn meaning(code: u16, status: &Status, said: &str) -> (Class, String) {
+/// Returns the kind of failure and the line for a person.
+fn classify(code: u16, status: &Status, quoted: &str) -> (Class, String) {
     let is_status = status.kind.as_deref() == Some("Status");
     match code {
         300..=399 => (
             Class::NotKubernetes,
-            format!("answered with a redirect ({code}), as no API server does; is the server's URL right?"),
+            format!("the server sent a redirect ({code}), which no API server does; check the server URL"),
         ),
-        400 if said.contains("HTTP request to an HTTPS server") => (
+        400 if quoted.contains("HTTP request to an HTTPS server") => (
             Class::BadRequest,
-            "the server speaks TLS (400); write https:// in the kubeconfig".to_owned(),
+            "the server expects TLS (400); use https:// in the kubeconfig".to_owned(),
         ),
         401 => (
             Class::Unauthorized,
-            format!("the API server does not take our credential (401 {said})"),
+            format!("the API server rejected the credential (401: {quoted})"),
         ),
-        403 => forbidden(is_status, said),
-        // An unknown path is answered in plain text; an object that does not exist, by a Status with its name.
-        404 if is_status && status.reason.as_deref() == Some("NotFound") => (
-            Class::NotFound,
-            format!("it does not exist, or no longer (404: {said})"),
-        ),
+        403 => forbidden(is_status, quoted),
+        // An unknown path is a 404 in plain text; a missing object is a Status with its name.
+        404 if is_status && status.reason.as_deref() == Some("NotFound") => {
+            (Class::NotFound, format!("it does not exist (404: {quoted})"))
+        }
         404 => (
             Class::NotKubernetes,
-            format!("no API server is under this URL (404: {said}); is the server's URL right?"),
+            format!("there is no API server at this URL (404: {quoted}); check the server URL"),
         ),
         407 => (
             Class::Unreachable,
-            format!("the proxy wants to know who we are (407: {said})"),
+            format!("the proxy requires authentication (407: {quoted}); add user and password to proxy-url"),
         ),
         408 => (
             Class::Server,
-            format!("the request took the server too long (408: {said})"),
+            format!("the request timed out on the server (408: {quoted})"),
         ),
         409 => (
             Class::Conflict,
-            format!("something was changed meanwhile (409: {said})"),
+            format!("conflict with another change (409: {quoted})"),
         ),
         429 => (
             Class::TooManyRequests,
-            format!("the API server has too much to do (429: {said})"),
+            format!("the API server is overloaded (429: {quoted})"),
         ),
         500..=599 => (
             Class::Server,
-            format!("the API server cannot answer now ({code}: {said})"),
+            format!("the API server failed to serve the request ({code}: {quoted})"),
         ),
         _ => (
             Class::BadRequest,
-            format!("the API server refuses the request ({code}: {said})"),
+            format!("the API server rejected the request ({code}: {quoted})"),
         ),
     }
 }
 
-/// Who refused us: the API server, because it does not see our credential or because of what we may, or somebody else.
-fn forbidden(is_status: bool, said: &str) -> (Class, String) {
-    if said.contains("\"system:anonymous\"") {
+/// Tells apart an API server without our credential, one whose RBAC denies the request, and a proxy that denies it.
+fn forbidden(is_status: bool, quoted: &str) -> (Class, String) {
+    if quoted.contains("\"system:anonymous\"") {
         let cause = format!(
-            "no credential of ours reached the API server (403: {said}); is there a proxy that drops it, or is the \
-             token of another form?"
+            "the API server did not receive our credential (403: {quoted}); does a proxy strip it, or is the token of a \
+             kind that it does not support?"
         );
         return (Class::Anonymous, cause);
     }
     if is_status {
-        let cause = format!(
-            "the API server knows us and does not allow it (403: {said}); give this identity the right, by RBAC"
-        );
+        let cause = format!("authenticated but not authorized (403: {quoted}); grant it via RBAC");
         return (Class::Forbidden, cause);
     }
     (
         Class::NotKubernetes,
-        format!("something on the way refused us (403: {said})"),
+        format!("a proxy or load balancer denied the request (403: {quoted})"),
     )
 }
 
-/// What the answer says, as one short line without a secret.
-fn said(answer: &Answer, status: &Status, material: &Material) -> String {
+/// Quotes the response as one short line without a secret.
+fn quote(answer: &Answer, status: &Status, material: &Material) -> String {
     let text = match &status.message {
         Some(message) if !message.is_empty() => message.clone(),
         // Some errors of the API server have a reason and no message.
@@ -127,13 +124,13 @@ fn said(answer: &Answer, status: &Status, material: &Material) -> String {
             (Some(reason), _) => reason.clone(),
             _ => "no message".to_owned(),
         },
-        _ => return foreign(answer, material),
+        _ => return quote_body(answer, material),
     };
     line(&text, material)
 }
 
-/// What somebody says who is no API server.
-fn foreign(answer: &Answer, material: &Material) -> String {
+/// Quotes the body of a response that is not a Status.
+fn quote_body(answer: &Answer, material: &Material) -> String {
     let text = String::from_utf8_lossy(&answer.body[..answer.body.len().min(4096)]);
     if answer.content_type.contains("html") || text.trim_start().starts_with('<') {
         let title = text
@@ -145,15 +142,15 @@ fn foreign(answer: &Answer, material: &Material) -> String {
         };
     }
     match text.trim() {
-        "" => "an empty answer".to_owned(),
+        "" => "an empty response".to_owned(),
         text => line(text, material),
     }
 }
 
-/// One line without a secret of ours.
+/// Makes a text one line, without our secrets.
 fn line(text: &str, material: &Material) -> String {
     if material.leaks_into(text) {
-        return "not shown, because it repeats our credential".to_owned();
+        return "not shown: it contains our credential".to_owned();
     }
     one_line(text)
 }

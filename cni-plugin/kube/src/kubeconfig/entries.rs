@@ -1,4 +1,4 @@
-//! The named entries of a kubeconfig: which context is used, and the cluster and user it names.
+//! Looks up the named entries of a kubeconfig: its context, and the context's cluster and user.
 
 use super::{
     problem::{invalid, missing},
@@ -9,7 +9,7 @@ use crate::error::Error;
 /// The context linkerd-cni's installer writes and its plugin asks for.
 const PREFERRED_CONTEXT: &str = "linkerd-cni-context";
 
-/// The context to use and its name.
+/// Returns the context to use and its name.
 pub(super) fn choose<'a>(
     contexts: &'a [Named<raw::Context>],
     current: Option<&'a str>,
@@ -29,17 +29,17 @@ pub(super) fn choose<'a>(
             )))
         }
         None if current.is_empty() => Err(missing(format!(
-            "says no current-context and has no context {PREFERRED_CONTEXT:?}; set current-context to one of {}",
+            "has no current-context and no context {PREFERRED_CONTEXT:?}; set current-context to one of: {}",
             names(contexts)
         ))),
         None => Err(missing(format!(
-            "current-context is {current:?}, which is not among the contexts: {}",
+            "current-context {current:?} does not exist; the contexts are: {}",
             names(contexts)
         ))),
     }
 }
 
-/// The entry a context names.
+/// Returns the entry that a context names.
 pub(super) fn named<'a, T>(
     name: Option<&str>,
     entries: &'a [Named<T>],
@@ -49,7 +49,7 @@ pub(super) fn named<'a, T>(
     let name = name.unwrap_or_default();
     if name.is_empty() {
         return Err(missing(format!(
-            "context {context:?} names no {what}; there are: {}",
+            "context {context:?} names no {what}; the {what}s are: {}",
             names(entries)
         )));
     }
@@ -58,7 +58,7 @@ pub(super) fn named<'a, T>(
         Some(Some(value)) => Ok(value),
         Some(None) => Err(missing(format!("{what} {name:?} is empty"))),
         None => Err(missing(format!(
-            "context {context:?} names the {what} {name:?}, which does not exist; there are: {}",
+            "context {context:?} names {what} {name:?}, which does not exist; the {what}s are: {}",
             names(entries)
         ))),
     }

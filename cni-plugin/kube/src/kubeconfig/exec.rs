@@ -1,4 +1,4 @@
-//! The `exec` block: a program on the host that hands out a credential (client.authentication.k8s.io).
+//! Checks the `exec` block: a program on the host that returns a credential (client.authentication.k8s.io).
 
 use std::path::Path;
 
@@ -9,16 +9,16 @@ use super::{
 };
 use crate::{error::Error, source::Secret};
 
-/// The cluster extension whose content is handed to the program.
+/// The cluster extension that the program gets.
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
 
 pub(super) fn check(raw: &raw::Exec, cluster: &Cluster, folder: &Path) -> Result<Exec, Error> {
     let Some(command) = text(raw.command.as_deref()) else {
-        return Err(missing("exec: command is missing; name the program"));
+        return Err(missing("exec: command is missing; set it to the program"));
     };
     let version = version(raw.api_version.as_deref().unwrap_or_default())?;
-    nobody_is_asked(raw.interactive_mode.as_deref().unwrap_or_default(), version)?;
-    // A bare name is looked up in PATH; anything with a slash lies beside the kubeconfig unless it is absolute.
+    check_interactive_mode(raw.interactive_mode.as_deref().unwrap_or_default(), version)?;
+    // A name is looked up in PATH; a relative path starts at the kubeconfig's folder.
     let command = if command.contains('/') {
         folder.join(command)
     } else {
@@ -48,16 +48,16 @@ pub(super) fn check(raw: &raw::Exec, cluster: &Cluster, folder: &Path) -> Result
     })
 }
 
-fn nobody_is_asked(mode: &str, version: ExecVersion) -> Result<(), Error> {
+fn check_interactive_mode(mode: &str, version: ExecVersion) -> Result<(), Error> {
     match (mode, version) {
         ("Never" | "IfAvailable", _) | ("", ExecVersion::V1Beta1) => Ok(()),
-        ("", ExecVersion::V1) => Err(missing("exec: interactiveMode is missing; write Never")),
+        ("", ExecVersion::V1) => Err(missing("exec: interactiveMode is missing; set it to Never")),
         ("Always", _) => Err(invalid(
-            "exec: interactiveMode is Always, and there is no terminal here; write Never",
+            "exec: interactiveMode is Always, but there is no terminal; set it to Never",
         )),
-        // May be half of a mode.
+        // May be a truncated mode.
         (other, _) => Err(missing(format!(
-            "exec: interactiveMode is {other:?}; write Never"
+            "exec: interactiveMode is {other:?}; set it to Never"
         ))),
     }
 }
@@ -68,7 +68,7 @@ fn version(text: &str) -> Result<ExecVersion, Error> {
         .find(|version| version.as_str() == text)
         .ok_or_else(|| {
             invalid(format!(
-                "exec: apiVersion is {text:?}; write client.authentication.k8s.io/v1 (or v1beta1)"
+                "exec: apiVersion is {text:?}; set it to client.authentication.k8s.io/v1 (or v1beta1)"
             ))
         })
 }

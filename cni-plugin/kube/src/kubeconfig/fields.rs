@@ -1,4 +1,4 @@
-//! From the raw fields of a cluster and a user to checked ones.
+//! Checks the fields of a cluster and a user.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::{
     source::{Secret, Source},
 };
 
-/// Whom to believe.
+/// Returns how the server's certificate is verified.
 pub(super) fn trust(cluster: &Cluster, server: &Server, folder: &Path) -> Result<Trust, Error> {
     let bundle = source(
         "certificate-authority",
@@ -26,7 +26,7 @@ pub(super) fn trust(cluster: &Cluster, server: &Server, folder: &Path) -> Result
     )?;
     match (bundle, cluster.insecure_skip_tls_verify.unwrap_or_default()) {
         (Some(_), true) => Err(invalid(
-            "insecure-skip-tls-verify is set beside a certificate-authority; remove one of the two",
+            "insecure-skip-tls-verify and certificate-authority are both set; remove one of the two",
         )),
         (Some(bundle), false) => Ok(Trust::Bundle(bundle)),
         (None, true) => Ok(Trust::Insecure),
@@ -35,7 +35,7 @@ pub(super) fn trust(cluster: &Cluster, server: &Server, folder: &Path) -> Result
     }
 }
 
-/// The proxy's URL. It is not repeated in errors: it may hold a password.
+/// Returns the proxy's URL. Errors do not quote it: it may contain a password.
 pub(super) fn proxy(cluster: &Cluster) -> Result<Option<Secret>, Error> {
     let Some(url) = text(cluster.proxy_url.as_deref()) else {
         return Ok(None);
@@ -45,23 +45,21 @@ pub(super) fn proxy(cluster: &Cluster) -> Result<Option<Secret>, Error> {
         .map(|(scheme, _)| scheme.to_ascii_lowercase());
     let known = matches!(scheme.as_deref(), Some("http" | "https" | "socks5"));
     if !known || ureq::Proxy::new(&url).is_err() {
-        return Err(invalid(
-            "proxy-url is not a URL of http://, https:// or socks5://, the three that are supported",
-        ));
+        return Err(invalid("proxy-url is not an http://, https:// or socks5:// URL"));
     }
     Ok(Some(Secret::new(url)))
 }
 
-/// What we come with.
+/// Returns our credentials.
 pub(super) fn identity(user: &User, cluster: &Cluster, folder: &Path) -> Result<Identity, Error> {
     if text(user.username.as_deref()).is_some() || text(user.password.as_deref()).is_some() {
         return Err(invalid(
-            "username and password are not taken by API servers since Kubernetes 1.19; use a tokenFile",
+            "username and password are not supported by API servers since Kubernetes 1.19; use tokenFile",
         ));
     }
     if user.auth_provider.is_some() {
         return Err(invalid(
-            "auth-provider is not supported, nor by client-go since 1.26; use exec or a tokenFile",
+            "auth-provider is not supported (client-go removed it in 1.26); use exec or tokenFile",
         ));
     }
     let inline = text(user.token.as_deref()).map(Secret::new);
@@ -84,10 +82,10 @@ pub(super) fn identity(user: &User, cluster: &Cluster, folder: &Path) -> Result<
     let certificate = match (chain, key) {
         (Some(chain), Some(key)) => Some(ClientCertificate { chain, key }),
         (None, None) => None,
-        (Some(_), None) => return Err(missing("has a client-certificate and no client-key; add the key")),
+        (Some(_), None) => return Err(missing("has client-certificate but no client-key; add the key")),
         (None, Some(_)) => {
             return Err(missing(
-                "has a client-key and no client-certificate; add the certificate",
+                "has client-key but no client-certificate; add the certificate",
             ));
         }
     };
@@ -102,7 +100,7 @@ pub(super) fn identity(user: &User, cluster: &Cluster, folder: &Path) -> Result<
     })
 }
 
-/// `Impersonate-*` headers as client-go sends them (rest `ImpersonationConfig`).
+/// Returns the `Impersonate-*` headers as client-go sends them (rest `ImpersonationConfig`).
 pub(super) fn impersonation(user: &User) -> Result<Vec<(String, String)>, Error> {
     let uid = text(user.as_uid.as_deref());
     let groups = user.as_groups.as_deref().unwrap_or_default();
@@ -110,7 +108,7 @@ pub(super) fn impersonation(user: &User) -> Result<Vec<(String, String)>, Error>
     let Some(name) = text(user.as_user.as_deref()) else {
         if uid.is_some() || !groups.is_empty() || extra.count() > 0 {
             return Err(invalid(
-                "as-uid, as-groups and as-user-extra need as, the user to act as",
+                "as-uid, as-groups and as-user-extra require as, the user to impersonate",
             ));
         }
         return Ok(Vec::new());
@@ -127,39 +125,23 @@ pub(super) fn impersonation(user: &User) -> Result<Vec<(String, String)>, Error>
         .find(|(_, v)| !v.chars().all(|c| c == '\t' || !c.is_control()))
     {
         Some((name, _)) => Err(invalid(format!(
-            "what would be sent as {name} holds a control character"
+            "the value of header {name} contains a control character"
         ))),
         None => Ok(headers),
     }
 }
 
-/// A key as a part of a header name: what no header name may hold, and `%`, in percent form.
+/// Percent-encodes a key as part of a header name.
 fn escape(key: &str) -> String {
     key.bytes()
         .map(|b| match b {
-            b'a'..=b'z'
-            | b'A'..=b'Z'
-            | b'0'..=b'9'
-            | b'!'
-            | b'#'
-            | b'$'
-            | b'&'
-            | b'\''
-            | b'*'
-            | b'+'
-            | b'-'
-            | b'.'
-            | b'^'
-            | b'_'
-            | b'`'
-            | b'|'
-            | b'~' => char::from(b).to_string(),
+            b if b.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&b) => char::from(b).to_string(),
             _ => format!("%{b:02X}"),
         })
         .collect()
 }
 
-/// A pair of fields, one a path and one base64, of which at most one may be set.
+/// Returns the value of a pair of fields, a path and its base64 `-data`, of which at most one may be set.
 fn source(
     field: &str,
     file: Option<&str>,

@@ -5,55 +5,55 @@ use std::path::PathBuf;
 use super::server::Server;
 use crate::source::{Secret, Source};
 
-/// How to reach and to convince the API server. Checked: nothing in it contradicts itself.
+/// How to reach the API server and how to authenticate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kubeconfig {
-    /// Where it is.
+    /// The API server's URL.
     pub server: Server,
-    /// Whom to believe that it is the right one.
+    /// How its certificate is verified.
     pub trust: Trust,
-    /// The name its certificate must carry, when that is not the host of its URL.
+    /// The name its certificate must contain, if not the host of the URL.
     pub tls_server_name: Option<String>,
-    /// `http`, `https` or `socks5` URL of a proxy; may hold a password.
+    /// `http`, `https` or `socks5` URL of a proxy; may contain a password.
     pub proxy: Option<Secret>,
-    /// What we come with.
+    /// Our credentials.
     pub identity: Identity,
     /// `Impersonate-*` headers, in order.
     pub impersonate: Vec<(String, String)>,
 }
 
-/// Whom to believe that the server is the right one.
+/// How the server's certificate is verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
-    /// The authorities of this bundle.
+    /// By the CAs of this bundle.
     Bundle(Source),
-    /// The authorities the host's own programs trust.
+    /// By the system CA bundle.
     System,
-    /// Any certificate: `insecure-skip-tls-verify`.
+    /// Not at all: `insecure-skip-tls-verify`.
     Insecure,
 }
 
-/// What we come with.
+/// Our credentials.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     /// A bearer token.
     pub token: Option<Token>,
     /// A client certificate and its key.
     pub certificate: Option<ClientCertificate>,
-    /// A program that hands out one of the two. Absent when one of them is there.
+    /// A program that returns one of the two; only if both are absent.
     pub exec: Option<Exec>,
 }
 
-/// A bearer token, or where it is.
+/// A bearer token, or its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Token {
     /// In the kubeconfig.
     Inline(Secret),
-    /// In a file; the kubeconfig's own is used when the file cannot be.
+    /// In a file; the kubeconfig's own token is used if the file is unusable.
     File(Source, Option<Secret>),
 }
 
-/// A client certificate and its key. Both may name one file.
+/// A client certificate and its key; both may be in one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The chain, PEM.
@@ -62,22 +62,22 @@ pub struct ClientCertificate {
     pub key: Source,
 }
 
-/// How to run it. Checked: a version we speak, and nobody is to be asked at a terminal.
+/// The `exec` block: how to run a credential plugin. It needs no terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exec {
-    /// The version both sides speak.
+    /// The API version of the exchange.
     pub version: ExecVersion,
-    /// The program: a path, or a bare name to be found in `PATH`.
+    /// The program: a path, or a name to look up in `PATH`.
     pub command: PathBuf,
-    /// Its arguments.
+    /// The arguments.
     pub args: Vec<String>,
-    /// Variables added to our environment.
+    /// Environment variables, added to ours.
     pub env: Vec<(String, Secret)>,
-    /// True when it wants to know which cluster the credential is for.
+    /// `provideClusterInfo`: the program gets the cluster's server and CA.
     pub wants_cluster: bool,
-    /// What it is told then, besides server, name and authority.
+    /// The cluster extension that it gets then, too.
     pub cluster_config: Option<serde_json::Value>,
-    /// What a person is told when the program is not there.
+    /// `installHint`: shown if the program is missing.
     pub install_hint: Option<String>,
 }
 
@@ -91,7 +91,7 @@ pub enum ExecVersion {
 }
 
 impl ExecVersion {
-    /// As `apiVersion` says it.
+    /// Returns the value of `apiVersion`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V1 => "client.authentication.k8s.io/v1",

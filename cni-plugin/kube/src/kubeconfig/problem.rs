@@ -1,20 +1,20 @@
-//! The three ways in which a kubeconfig can be unusable, and who may have caused each.
+//! The three ways in which a kubeconfig is unusable.
 
 use crate::error::{Class, Error};
 
-/// An empty, cut off or zeroed file is how a kubeconfig looks after a power cut, not what a person wrote: it counts as a
-/// credential that is not there, for which the pod's annotations may stand in.
+/// The text is damaged. A kubeconfig is empty, truncated or zeroed after a power cut, not because a person wrote it so: it
+/// counts as a missing credential, and the pod's annotations may decide.
 pub(super) fn damaged(how: &str) -> Error {
-    Error::new(Class::Credential, format!("{how}; write it anew"))
+    Error::new(Class::Credential, format!("{how}; write it again"))
 }
 
-/// So does one that lacks a part: YAML that was cut off, or whose writer has not finished, is YAML all the same. Should a
-/// person have left the part out, there is no server to ask or no credential that it would take: the same would follow.
+/// A part is missing. Truncated YAML is still YAML, so this counts as damage, too. If a person left the part out, there is
+/// no server or no credential either, with the same result.
 pub(super) fn missing(message: impl Into<String>) -> Error {
     Error::new(Class::Credential, message)
 }
 
-/// A part that is wrong, or that contradicts another, is what a person has written.
+/// A part is wrong or contradicts another: a person wrote it.
 pub(super) fn invalid(message: impl Into<String>) -> Error {
     Error::new(Class::Kubeconfig, message)
 }

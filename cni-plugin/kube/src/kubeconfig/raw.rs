@@ -1,4 +1,4 @@
-//! A kubeconfig as it is written: every field that means something to us, all of them optional, null or absent alike.
+//! A kubeconfig as it is written: every field that we use, all of them optional. Null and absent are the same.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -16,7 +16,7 @@ pub(super) struct Config {
     pub(super) current_context: Option<String>,
 }
 
-/// An entry of one of the three lists. The value's key differs per list.
+/// An entry of one of the three lists, each with its own key for the value.
 #[derive(Deserialize)]
 pub(super) struct Named<T> {
     pub(super) name: Option<String>,
@@ -46,7 +46,7 @@ pub(super) struct Extension {
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct User {
     pub(super) token: Option<String>,
-    // The one key of a kubeconfig that is not in kebab case.
+    // The one key that is not in kebab case.
     #[serde(rename = "tokenFile")]
     pub(super) token_file: Option<String>,
     pub(super) client_certificate: Option<String>,
@@ -90,24 +90,23 @@ pub(super) struct Context {
     pub(super) user: Option<String>,
 }
 
-/// A field that is set: neither absent nor empty.
+/// Returns a field that is neither absent nor empty.
 pub(super) fn text(field: Option<&str>) -> Option<String> {
     field.filter(|t| !t.trim().is_empty()).map(str::to_owned)
 }
 
-/// Why the text is no kubeconfig: where, and not what. The parsers' own messages quote the text, and the text holds
-/// tokens.
+/// Why the text is not a kubeconfig, with the position. The parsers' own messages quote the text, which contains tokens.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unreadable {
     what: &'static str,
     is_damage: bool,
-    /// 1 for the first one, 0 where the place is not known.
+    /// Counted from 1; 0 if unknown.
     line: usize,
     column: usize,
 }
 
-/// Reads JSON, or else YAML by way of JSON, as client-go does: one reader then decides what a field may hold. The
-/// installer writes JSON, because it is read in a tenth of the time.
+/// Reads JSON, or YAML converted to JSON, as client-go does, so that one reader decides about the fields. The installer
+/// writes JSON: it is parsed in a tenth of the time.
 pub(super) fn parse(text: &str) -> Result<Config, Unreadable> {
     let json = match serde_json::from_str(text) {
         Ok(config) => return Ok(config),
@@ -123,14 +122,14 @@ pub(super) fn parse(text: &str) -> Result<Config, Unreadable> {
     }
     let options = serde_saphyr::options! { with_snippet: false };
     match serde_saphyr::from_str_with_options::<Value>(text, options) {
-        // The place would be one in a text that nobody has seen. And where YAML was cut off behind the first word of a map
-        // there is a string now.
+        // No position: it would be one in the converted text. It counts as damage, since YAML that is truncated after the
+        // first word of a map becomes a string.
         Ok(yaml) => serde_json::from_str(&yaml.to_string()).map_err(|_| Unreadable::damage(FIELD, (0, 0))),
         Err(_) if text.trim_start().starts_with('{') => {
             let what = if json.is_eof() {
-                "ends too early"
+                "is truncated"
             } else {
-                "is no JSON"
+                "is not valid JSON"
             };
             Err(Unreadable::damage(what, (json.line(), json.column())))
         }
@@ -139,16 +138,15 @@ pub(super) fn parse(text: &str) -> Result<Config, Unreadable> {
             let place = error
                 .location()
                 .map_or((0, 0), |p| (number(p.line()), number(p.column())));
-            Err(Unreadable::damage("is no YAML", place))
+            Err(Unreadable::damage("is not valid YAML", place))
         }
     }
 }
 
-/// Said of a text that can be read and is no kubeconfig.
-const FIELD: &str = "has a field of another type than a kubeconfig's";
+const FIELD: &str = "has a field of the wrong type";
 
 impl Unreadable {
-    /// True when the text itself is broken, or may be.
+    /// Returns true if the text itself is damaged, or may be.
     pub(super) fn is_damage(&self) -> bool {
         self.is_damage
     }

@@ -15,23 +15,23 @@ pub struct Server {
 }
 
 impl Server {
-    /// True for `https`.
+    /// Returns true for `https`.
     pub fn is_tls(&self) -> bool {
         self.tls
     }
 
-    /// The host: a name, or an address without brackets.
+    /// Returns the host: a name, or an address without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 }
 
-/// Prints as a URL without a slash at its end.
+/// A URL without a trailing slash.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
@@ -48,11 +48,11 @@ impl fmt::Display for Server {
     }
 }
 
-/// Reads a `server` field. The error quotes the URL, unless it holds a password.
+/// Parses a `server` field. The error quotes the URL, unless it contains a password.
 pub(super) fn parse(url: &str) -> Result<Server, String> {
     let url = url.trim();
     if url.is_empty() {
-        return Err("has no server; write its URL, such as https://10.96.0.1:443".to_owned());
+        return Err("has no server; set its URL, such as https://10.96.0.1:443".to_owned());
     }
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     let tls = match scheme.to_ascii_lowercase().as_str() {
@@ -62,9 +62,7 @@ pub(super) fn parse(url: &str) -> Result<Server, String> {
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     if authority.contains('@') {
-        return Err(
-            "server holds a user name or password; a user's credentials belong under users".to_owned(),
-        );
+        return Err("server contains a user name or password; credentials belong under users".to_owned());
     }
     let wrong = || format!("server {url:?} is not a URL such as https://10.96.0.1:443");
     if path.contains(['?', '#']) || !url.bytes().all(|b| b.is_ascii_graphic()) {
@@ -85,7 +83,7 @@ pub(super) fn parse(url: &str) -> Result<Server, String> {
     })
 }
 
-/// Host and port of an authority; an IPv6 address may lack its brackets.
+/// Splits host and port; an IPv6 address may lack its brackets.
 fn split(authority: &str) -> Option<(Option<String>, &str)> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, port) = rest.split_once(']')?;
@@ -95,7 +93,7 @@ fn split(authority: &str) -> Option<(Option<String>, &str)> {
         return Some((host.parse::<Ipv6Addr>().ok().map(|a| a.to_string()), port));
     }
     let (host, port) = match authority.rsplit_once(':') {
-        // Several colons and no brackets: what stands behind the last one is the port if an address stands before it.
+        // Several colons without brackets: the last one separates a port if an address is before it.
         Some((host, port)) if host.contains(':') => match host.parse::<Ipv6Addr>() {
             Ok(_) => (host, port),
             Err(_) => (authority, ""),
@@ -123,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_read_with_or_without_port_brackets_and_path() {
+    fn port_brackets_and_path_are_optional() {
         for (written, meant) in [
             ("https://10.96.0.1:443", "https://10.96.0.1:443"),
             ("https://10.96.0.1", "https://10.96.0.1:443"),
@@ -148,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_server_is_refused_and_a_password_is_not_repeated() {
+    fn invalid_servers_are_rejected_without_their_password() {
         for url in [
             "",
             "https://",

@@ -1,5 +1,4 @@
-//! What a kubeconfig says when it is right. What is wrong with one is in `refused`, what becomes of one that a writer
-//! has not finished in `unfinished`.
+//! Valid kubeconfigs. Invalid ones are in `refused`, incomplete ones in `unfinished`.
 
 mod refused;
 mod unfinished;
@@ -13,7 +12,7 @@ use crate::source::Secret;
 
 const SECRET: &str = "s3cret-t0ken";
 
-/// As the installer writes it, with what a test changes in its cluster and user.
+/// The installer's kubeconfig, with another cluster and user.
 fn config(cluster: Value, user: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Config", "current-context": "linkerd-cni-context",
         "clusters": [{"name": "local", "cluster": cluster}],
@@ -37,18 +36,18 @@ fn with_user(user: Value) -> Value {
     config(good_cluster(), user)
 }
 
-/// A good one with another value of a key at its top.
+/// A valid kubeconfig with another value of a top-level key.
 fn with(key: &str, value: Value) -> Value {
     let mut config = config(good_cluster(), good_user());
     config[key] = value;
     config
 }
 
-/// A bad kubeconfig: what is bad in it, itself, and what the message must say.
+/// What is wrong, the kubeconfig, and what the message must contain.
 type Row = (&'static str, Value, &'static str);
 
-/// The message says it, in one line and without the secret.
-fn tells((what, config, says): &Row, class: Class) {
+/// Expects a message on one line, without the secret.
+fn expect_error((what, config, says): &Row, class: Class) {
     let error = parse(&config.to_string()).expect_err(what);
     assert_eq!(error.class, class, "{what}: {error}");
     let error = error.to_string();
@@ -61,7 +60,7 @@ fn parse(text: &str) -> Result<Kubeconfig, Error> {
     Kubeconfig::parse(text, Path::new("/etc/cni/net.d"))
 }
 
-/// The same document in the YAML people write.
+/// The same document as YAML.
 const YAML: &str = "
 apiVersion: v1
 kind: Config
@@ -83,7 +82,7 @@ preferences: {}
 ";
 
 #[test]
-fn json_and_yaml_say_the_same() {
+fn json_and_yaml_are_equivalent() {
     let json = parse(&config(good_cluster(), good_user()).to_string()).unwrap();
     assert_eq!(json.server.to_string(), "https://10.96.0.1:443");
     assert_eq!(
@@ -104,7 +103,7 @@ fn json_and_yaml_say_the_same() {
 }
 
 #[test]
-fn the_context_of_linkerd_cni_goes_before_the_current_one() {
+fn linkerd_cni_context_wins_over_current_context() {
     let mut text = config(good_cluster(), good_user());
     text["contexts"]
         .as_array_mut()
@@ -114,13 +113,13 @@ fn the_context_of_linkerd_cni_goes_before_the_current_one() {
     assert!(parse(&text.to_string()).is_ok());
     text["contexts"][0]["name"] = "mine".into();
     let error = parse(&text.to_string()).unwrap_err().to_string();
-    assert!(error.contains("\"other\" names the cluster \"o\""), "{error}");
+    assert!(error.contains("\"other\" names cluster \"o\""), "{error}");
     text["current-context"] = "mine".into();
     assert!(parse(&text.to_string()).is_ok());
 }
 
 #[test]
-fn a_file_wins_over_a_token_beside_it() {
+fn token_file_wins_over_token() {
     let both = json!({"token": SECRET, "tokenFile": "/run/token"});
     let config = parse(&config(good_cluster(), both).to_string()).unwrap();
     let wanted = Token::File(Source::File("/run/token".into()), Some(Secret::new(SECRET)));
@@ -129,7 +128,7 @@ fn a_file_wins_over_a_token_beside_it() {
 }
 
 #[test]
-fn data_fields_may_hold_white_space_and_empty_ones_are_absent() {
+fn data_may_contain_white_space() {
     let cluster = json!({"server": "https://x", "certificate-authority-data": " YWJj\n ZGVm\r\n", "certificate-authority": ""});
     let user =
         json!({"client-certificate-data": "YQ==", "client-key-data": "Yg==", "token": "", "username": ""});
@@ -144,7 +143,7 @@ fn data_fields_may_hold_white_space_and_empty_ones_are_absent() {
 }
 
 #[test]
-fn whoever_we_act_as_becomes_headers() {
+fn impersonation_becomes_headers() {
     let user = json!({"tokenFile": "token", "as": "jane", "as-uid": "7", "as-groups": ["dev", "ops"],
         "as-user-extra": {"example.com/Sco pe%": ["view", "edit"]}});
     let config = parse(&config(good_cluster(), user).to_string()).unwrap();
@@ -167,14 +166,14 @@ fn whoever_we_act_as_becomes_headers() {
 }
 
 #[test]
-fn over_plain_http_no_credential_is_kept() {
+fn plain_http_has_no_credential() {
     let user = json!({"token": SECRET, "client-certificate-data": "YQ==", "client-key-data": "Yg=="});
     let config = parse(&config(json!({"server": "http://127.0.0.1:8080"}), user).to_string()).unwrap();
     assert_eq!(config.identity, Identity::default());
 }
 
 #[test]
-fn a_command_with_a_slash_lies_beside_the_kubeconfig() {
+fn relative_exec_command_starts_at_the_kubeconfig() {
     for (command, found) in [
         ("aws", "aws"),
         ("./bin/aws", "/etc/cni/net.d/./bin/aws"),

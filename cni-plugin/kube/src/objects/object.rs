@@ -1,7 +1,6 @@
-//! Kubernetes objects in JSON: is it of the kind that was asked for, and the metadata that every kind has.
+//! Any Kubernetes object in JSON: its kind is checked, and its metadata read.
 //!
-//! Null, absent and empty are one. Parsers quote what they do not understand, which may be anything, a secret too: here
-//! only its place is said.
+//! Null, absent and empty are the same. An error gives the position in the text and never quotes it: it may be a secret.
 
 use std::collections::BTreeMap;
 
@@ -38,10 +37,10 @@ pub struct Metadata {
     pub annotations: Option<Strings>,
 }
 
-/// An object of this kind of the core group, or what the bytes are instead.
+/// Reads an object of this kind of the core group, or says what the bytes are instead.
 pub fn read<S: DeserializeOwned>(body: &[u8], kind: &str) -> Result<Object<S>, String> {
     let object: Object<S> = parse(body, kind)?;
-    // Without kind and version, what has a name is taken for what was asked for, as client-go does.
+    // Without kind and version an object with a name is accepted, as in client-go.
     let name = object
         .metadata
         .as_ref()
@@ -54,7 +53,7 @@ pub fn read<S: DeserializeOwned>(body: &[u8], kind: &str) -> Result<Object<S>, S
     Ok(object)
 }
 
-/// The answer to a review or request: an object of this kind and version, its status in whatever shape.
+/// Reads an object of this kind and version, such as the answer to a review.
 pub fn read_answer<T: DeserializeOwned>(body: &[u8], kind: &str, version: &str) -> Result<T, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -67,19 +66,19 @@ pub fn read_answer<T: DeserializeOwned>(body: &[u8], kind: &str, version: &str) 
     parse(body, kind)
 }
 
-/// JSON of some shape.
+/// Reads JSON; `kind` names the expected object in an error.
 pub fn parse<T: DeserializeOwned>(body: &[u8], kind: &str) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|e| match e.classify() {
         serde_json::error::Category::Data => {
             format!(
-                "a field has another type than a {kind}'s, at byte {} of line {}",
-                e.column(),
-                e.line()
+                "a field has the wrong type for a {kind} (line {}, column {})",
+                e.line(),
+                e.column()
             )
         }
-        serde_json::error::Category::Eof => "it ends too early".to_owned(),
+        serde_json::error::Category::Eof => "it is truncated".to_owned(),
         _ if body.trim_ascii_start().starts_with(b"<") => "it is an HTML page".to_owned(),
-        _ => "it is no JSON".to_owned(),
+        _ => "it is not JSON".to_owned(),
     })
 }
 
@@ -88,10 +87,10 @@ fn same_kind(kind: Option<&str>, version: Option<&str>, wanted: &str, of: &str) 
     match (kind, version) {
         (Some(kind), Some(version)) if kind == wanted && version == of => Ok(()),
         (Some(kind), version) => Err(format!(
-            "a {:?} of {:?}, not a {wanted} of {of:?}",
+            "kind {:?} of {:?}, not {wanted} of {of:?}",
             short(kind),
             short(version.unwrap_or_default())
         )),
-        (None, _) => Err(format!("JSON without a kind, not a {wanted}")),
+        (None, _) => Err(format!("JSON without a kind, not {wanted}")),
     }
 }

@@ -1,12 +1,11 @@
-//! The fields of a pod and a namespace that decide something, and no others: the rest of the object is skipped
-//! while it is read.
+//! The fields of a pod, namespace and service that the plugin uses; the parser skips all others.
 
 use serde::Deserialize;
 
 pub use super::object::Strings;
 use super::object::{Object, read};
 
-/// A pod as the API server has it.
+/// A pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pod {
     /// `metadata.uid`
@@ -30,7 +29,7 @@ pub struct Container {
     pub name: String,
     /// `securityContext.runAsUser`
     pub run_as_user: Option<i64>,
-    /// `env`, only entries with a literal value; kept for the proxy alone, since others may hold secrets
+    /// `env`, only entries with a literal value, and only of the proxy: others may contain secrets
     pub env: Strings,
 }
 
@@ -41,13 +40,13 @@ pub struct Namespace {
     pub annotations: Strings,
 }
 
-/// The name of the proxy's container, as the injector writes it. The one container whose environment is kept.
+/// The name of the proxy's container in pods of the injector.
 pub const PROXY: &str = "linkerd-proxy";
-/// The kubelet calls a static pod by a uid of its own and writes it here on the copy that the API server has.
+/// Annotations of a mirror pod with the kubelet's own UID of the static pod.
 const STATIC_UID: [&str; 2] = ["kubernetes.io/config.hash", "kubernetes.io/config.mirror"];
 
 impl Pod {
-    /// True when a runtime that calls the pod by this uid means this one.
+    /// Returns true if a runtime uses this UID for the pod.
     pub fn is(&self, uid: &str) -> bool {
         self.uid == uid
             || STATIC_UID
@@ -56,7 +55,7 @@ impl Pod {
     }
 }
 
-// What follows is the raw form. Null, absent and empty are one.
+// The raw form. Null, absent and empty are the same.
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
@@ -95,7 +94,7 @@ struct RawServiceSpec {
 #[serde(rename_all = "camelCase")]
 struct RawServicePort {
     port: Option<u16>,
-    /// A number, or the name of a container's port.
+    /// A number, or the name of a container port.
     target_port: Option<serde_json::Value>,
 }
 
@@ -123,7 +122,7 @@ pub(crate) fn read_namespace(body: &[u8]) -> Result<Namespace, String> {
     })
 }
 
-/// Reads the ports of a service and the target ports that are numbers, ascending.
+/// Reads the ports of a service and its numeric target ports, ascending.
 pub(crate) fn read_service_ports(body: &[u8]) -> Result<Vec<u16>, String> {
     let raw: Object<RawServiceSpec> = read(body, "Service")?;
     let ports = raw.spec.unwrap_or_default().ports.unwrap_or_default();
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meshed_pod_keeps_the_environment_of_its_proxy_alone() {
+    fn only_the_proxy_keeps_its_environment() {
         let pod = read_pod(&fixture("meshed")).unwrap();
         let names = |cs: &[Container]| cs.iter().map(|c| c.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&pod.containers), ["linkerd-proxy", "web"]);
@@ -186,16 +185,16 @@ mod tests {
         assert_eq!(proxy.env["LINKERD2_PROXY_INBOUND_LISTEN_ADDR"], "0.0.0.0:4143");
         assert!(
             !proxy.env.contains_key("_pod_name"),
-            "a value from elsewhere is none"
+            "only literal values are kept"
         );
         assert!(
             pod.containers[1].env.is_empty(),
-            "the app's environment may hold secrets"
+            "the app's environment may contain secrets"
         );
     }
 
     #[test]
-    fn a_native_sidecar_is_among_the_init_containers() {
+    fn native_sidecar_is_an_init_container() {
         let pod = read_pod(&fixture("native-sidecar")).unwrap();
         assert!(
             pod.init_containers
@@ -217,34 +216,34 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_may_leave_its_kind_unsaid() {
+    fn pod_without_kind_is_accepted() {
         let pod = r#"{"metadata":{"name":"web-0","uid":"u"},"spec":{"containers":[{"name":"web"}]}}"#;
         assert_eq!(read_pod(pod.as_bytes()).unwrap().containers[0].name, "web");
         assert!(read_pod(br#"{"metadata":{},"status":"Failure"}"#).is_err());
     }
 
     #[test]
-    fn what_is_no_pod_is_said_without_quoting_it() {
+    fn other_objects_are_rejected_without_quoting() {
         for (body, cause) in [
             (
                 r#"{"kind":"Status","apiVersion":"v1","status":"Success"}"#,
-                "a \"Status\" of \"v1\", not a Pod",
+                "kind \"Status\" of \"v1\", not Pod",
             ),
             (
                 r#"{"kind":"Pod","apiVersion":"v2"}"#,
-                "a \"Pod\" of \"v2\", not a Pod of \"v1\"",
+                "kind \"Pod\" of \"v2\", not Pod of \"v1\"",
             ),
             (r#"{"apiVersion":"v1"}"#, "JSON without a kind"),
             ("{}", "JSON without a kind"),
-            (r#"{"kind":"Pod","#, "ends too early"),
-            ("", "ends too early"),
+            (r#"{"kind":"Pod","#, "is truncated"),
+            ("", "is truncated"),
             ("<html>s3cret</html>", "an HTML page"),
-            ("s3cret", "no JSON"),
+            ("s3cret", "not JSON"),
             (
                 r#"{"kind":"Pod","apiVersion":"v1","metadata":{"labels":"s3cret"}}"#,
-                "another type than a Pod's",
+                "the wrong type for a Pod",
             ),
-            ("[1]", "another type than a Pod's"),
+            ("[1]", "the wrong type for a Pod"),
         ] {
             let error = read_pod(body.as_bytes()).unwrap_err();
             assert!(error.contains(cause), "{body}: {error}");
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_static_pod_is_meant_by_the_uid_the_kubelet_gave_it() {
+    fn static_pod_matches_the_kubelets_uid() {
         let mut pod = Pod {
             uid: "of-the-mirror".into(),
             ..Pod::default()
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_gives_its_ports_and_the_numbers_behind_them() {
+    fn service_ports_include_numeric_target_ports() {
         let service = r#"{"kind":"Service","apiVersion":"v1","spec":{"ports":[
             {"port":443,"targetPort":6443},{"port":8443,"targetPort":"https"},{"port":443,"targetPort":70000}]}}"#;
         assert_eq!(read_service_ports(service.as_bytes()), Ok(vec![443, 6443, 8443]));

@@ -1,4 +1,4 @@
-//! The link in ureq's chain of connectors that puts TLS around a TCP (or proxied) connection.
+//! The link in ureq's chain of connectors that wraps a TCP or proxied connection in TLS.
 
 use std::{
     fmt,
@@ -15,7 +15,7 @@ use ureq::unversioned::transport::{
     time::{Duration, Instant},
 };
 
-/// How far the newest connection got: what a timeout says it was waiting for.
+/// The progress of the latest connection: a timeout names what it was waiting for.
 #[derive(Debug, Default)]
 pub struct Stage(AtomicU8);
 
@@ -25,8 +25,8 @@ impl Stage {
     const REQUEST: u8 = 2;
     const BODY: u8 = 3;
 
-    /// Called before a request. After a whole answer there is a connection to go on with; if it turns out to be closed,
-    /// connecting anew corrects this.
+    /// Marks the start of a request. After a complete response there is a connection to reuse; if it turns out to be
+    /// closed, the new connection corrects this.
     pub(crate) fn begin(&self) {
         let connected = self.0.load(Ordering::Relaxed) == Self::BODY;
         let stage = if connected {
@@ -37,32 +37,32 @@ impl Stage {
         self.0.store(stage, Ordering::Relaxed);
     }
 
-    /// Called when the head of the answer is there.
-    pub(crate) fn head_is_there(&self) {
+    /// Marks the arrival of the response headers.
+    pub(crate) fn headers_received(&self) {
         self.0.store(Self::BODY, Ordering::Relaxed);
     }
 
-    /// What is being waited for.
+    /// Returns what is being waited for.
     pub(crate) fn waiting_for(&self) -> &'static str {
         match self.0.load(Ordering::Relaxed) {
-            Self::CONNECTING => "a connection",
+            Self::CONNECTING => "a TCP connection",
             Self::HANDSHAKE => "the TLS handshake",
-            Self::REQUEST => "the first byte of the answer",
-            _ => "the rest of the answer",
+            Self::REQUEST => "the first byte of the response",
+            _ => "the rest of the response",
         }
     }
 }
 
-/// Adds TLS to whatever the connectors before it have connected.
+/// Adds TLS to the connection of the connectors before it.
 #[derive(Debug)]
 pub struct TlsConnector {
-    /// What TLS needs to know.
+    /// rustls' configuration.
     pub config: Arc<ClientConfig>,
-    /// Whose certificate the API server must show.
+    /// The name in the API server's certificate.
     pub name: ServerName<'static>,
-    /// The host and port of the API server, to tell it from a proxy.
+    /// Host and port of the API server, to tell it from a proxy.
     pub server: (String, u16),
-    /// Where progress is noted.
+    /// Records the progress.
     pub stage: Arc<Stage>,
 }
 
@@ -85,7 +85,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
         let connection = ClientConnection::new(Arc::clone(&self.config), self.name_for(details)?);
         let mut connection = connection.map_err(|e| ureq::Error::Io(io::Error::other(e)))?;
         let mut socket = TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time));
-        socket.set_timeout(rest_of(details));
+        socket.set_timeout(time_left(details));
         while connection.is_handshaking() {
             connection.complete_io(&mut socket)?;
         }
@@ -102,30 +102,30 @@ impl<In: Transport> Connector<In> for TlsConnector {
 }
 
 impl TlsConnector {
-    /// True when the connection is one to the API server, and not to a proxy on the way.
+    /// Returns true for a connection to the API server, false for one to a proxy.
     fn is_server(&self, details: &ConnectionDetails<'_>) -> bool {
         let default = if details.needs_tls() { 443 } else { 80 };
-        let place = (host(details), details.uri.port_u16().unwrap_or(default));
-        place == (self.server.0.as_str(), self.server.1)
+        let address = (host(details), details.uri.port_u16().unwrap_or(default));
+        address == (self.server.0.as_str(), self.server.1)
     }
 
-    /// An `https` proxy on the way goes by its own name; only the API server by the one the kubeconfig gives it.
+    /// Returns the TLS server name: the kubeconfig's for the API server, its own host for an `https` proxy.
     fn name_for(&self, details: &ConnectionDetails<'_>) -> Result<ServerName<'static>, ureq::Error> {
         if self.is_server(details) {
             return Ok(self.name.clone());
         }
         ServerName::try_from(host(details).to_owned())
-            .map_err(|_| ureq::Error::Tls("no name that a certificate could carry"))
+            .map_err(|_| ureq::Error::Tls("the proxy's host is not a valid TLS server name"))
     }
 }
 
-/// The host of the URL, an address without its brackets.
+/// Returns the host of the URL, an IPv6 address without its brackets.
 fn host<'a>(details: &ConnectionDetails<'a>) -> &'a str {
     details.uri.host().unwrap_or_default().trim_matches(['[', ']'])
 }
 
-/// The time for connecting that TCP has left over.
-fn rest_of(details: &ConnectionDetails<'_>) -> NextTimeout {
+/// Returns the part of the connect timeout that TCP has not used.
+fn time_left(details: &ConnectionDetails<'_>) -> NextTimeout {
     let mut timeout = details.timeout;
     if let (Duration::Exact(after), Instant::Exact(then), Instant::Exact(now)) =
         (timeout.after, details.now, (details.current_time)())
@@ -155,8 +155,8 @@ impl Transport for TlsTransport {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
         self.stream.sock.set_timeout(timeout);
         let amount = match self.stream.read(self.buffers.input_append_buf()) {
-            // Closed without TLS's goodbye: many servers do so at the end of an answer without a length, and Go takes
-            // it. An answer that was cut off shows all the same: by its length, its last chunk, or as no whole JSON.
+            // Closed without close_notify: many servers do so after a response without a length, and Go accepts it. A
+            // truncated response still shows by its length, its last chunk, or as incomplete JSON.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
             other => other?,
         };

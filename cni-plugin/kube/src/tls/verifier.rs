@@ -1,5 +1,5 @@
-//! Is this the right server? The TLS library decides; here its verdict is completed by what Go accepts besides, and
-//! what the server showed is kept for the message.
+//! Verifies the server's certificate: webpki's decision, plus pinned certificates as Go accepts them. A rejected
+//! certificate is kept for the message.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,41 +20,36 @@ use crate::{
     x509::{bundle::Bundle, certificate::Certificate},
 };
 
-/// The certificate of a server that was not believed.
+/// The certificate of a server that is not trusted.
 #[derive(Debug, Default)]
 pub struct Presented(Mutex<Option<Certificate>>);
 
 impl Presented {
-    /// What was shown in the last handshake that failed.
+    /// Returns the certificate of the last failed handshake.
     pub(crate) fn take(&self) -> Option<Certificate> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Whom to believe, and the signatures that are understood: a server shows by one that its certificate's key is its own.
+/// A verifier for rustls.
 #[derive(Debug)]
 struct Verifier {
-    believes: Believes,
+    /// None: any certificate is accepted.
+    bundle: Option<BundleVerifier>,
+    /// A server proves by a signature that it has the key of its certificate.
     signatures: WebPkiSupportedAlgorithms,
 }
 
+/// Accepts certificates with a chain to the bundle, and certificates in the bundle itself.
 #[derive(Debug)]
-enum Believes {
-    /// Who has a chain to the bundle, and who is in the bundle itself.
-    Bundle(OfBundle),
-    /// Any certificate.
-    Insecure,
-}
-
-#[derive(Debug)]
-struct OfBundle {
+struct BundleVerifier {
     inner: Arc<WebPkiServerVerifier>,
     pinned: Vec<CertificateDer<'static>>,
     presented: Arc<Presented>,
 }
 
-/// Believes the authorities of a bundle, and notes a certificate that is not believed.
-pub(super) fn of_bundle(
+/// Trusts the CAs of a bundle, and keeps a rejected certificate in `presented`.
+pub(super) fn for_bundle(
     roots: RootCertStore,
     bundle: &Bundle,
     provider: &Arc<CryptoProvider>,
@@ -63,27 +58,28 @@ pub(super) fn of_bundle(
     let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
         .map_err(|e| Error::new(Class::Trust, format!("the CA bundle cannot be used: {e}")))?;
-    let believes = Believes::Bundle(OfBundle {
-        inner,
-        pinned: bundle.certificates.clone(),
-        presented: Arc::clone(presented),
-    });
-    let signatures = provider.signature_verification_algorithms;
-    Ok(Arc::new(Verifier { believes, signatures }))
+    Ok(Arc::new(Verifier {
+        bundle: Some(BundleVerifier {
+            inner,
+            pinned: bundle.certificates.clone(),
+            presented: Arc::clone(presented),
+        }),
+        signatures: provider.signature_verification_algorithms,
+    }))
 }
 
-/// Believes anybody who holds the key of the certificate shown.
-pub(super) fn of_anybody(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
+/// Accepts any server that has the key of its certificate.
+pub(super) fn insecure(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
     Arc::new(Verifier {
-        believes: Believes::Insecure,
+        bundle: None,
         signatures: provider.signature_verification_algorithms,
     })
 }
 
-impl OfBundle {
+impl BundleVerifier {
     fn verify(
         &self,
-        shown: &CertificateDer<'_>,
+        presented: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
@@ -91,7 +87,7 @@ impl OfBundle {
     ) -> Result<ServerCertVerified, TlsError> {
         let verdict = self
             .inner
-            .verify_server_cert(shown, intermediates, name, ocsp, now);
+            .verify_server_cert(presented, intermediates, name, ocsp, now);
         let error = match verdict {
             Ok(verified) => return Ok(verified),
             Err(error) => error,
@@ -100,35 +96,35 @@ impl OfBundle {
             error,
             TlsError::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::Other(_))
         );
-        if no_chain && self.is_pinned(shown, name, now) {
+        if no_chain && self.is_pinned(presented, name, now) {
             return Ok(ServerCertVerified::assertion());
         }
-        *self.presented.0.lock().unwrap_or_else(PoisonError::into_inner) = Certificate::read(shown);
+        *self.presented.0.lock().unwrap_or_else(PoisonError::into_inner) = Certificate::read(presented);
         Err(error)
     }
 
-    /// A server may show a certificate that stands in the bundle itself: made by hand, it is its own authority. Go
-    /// takes it, webpki does not (an authority is no server to it). Name and dates must be right all the same.
-    fn is_pinned(&self, shown: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> bool {
+    /// Returns true for a certificate that is itself in the bundle, such as a self-signed one. Go accepts it, webpki does
+    /// not (a CA cannot be a server). Name and dates must still match.
+    fn is_pinned(&self, presented: &CertificateDer<'_>, name: &ServerName<'_>, now: UnixTime) -> bool {
         let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-        self.pinned.iter().any(|p| p == shown)
-            && ParsedCertificate::try_from(shown).is_ok_and(|c| verify_server_name(&c, name).is_ok())
-            && Certificate::read(shown).is_some_and(|c| c.holds_at(now))
+        self.pinned.iter().any(|p| p == presented)
+            && ParsedCertificate::try_from(presented).is_ok_and(|c| verify_server_name(&c, name).is_ok())
+            && Certificate::read(presented).is_some_and(|c| c.is_valid_at(now))
     }
 }
 
 impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        shown: &CertificateDer<'_>,
+        presented: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, TlsError> {
-        match &self.believes {
-            Believes::Bundle(bundle) => bundle.verify(shown, intermediates, name, ocsp, now),
-            Believes::Insecure => Ok(ServerCertVerified::assertion()),
+        match &self.bundle {
+            Some(bundle) => bundle.verify(presented, intermediates, name, ocsp, now),
+            None => Ok(ServerCertVerified::assertion()),
         }
     }
 

@@ -1,10 +1,10 @@
-//! A CA bundle: PEM, block by block, so that a bad block does not cost the good ones.
+//! A CA bundle in PEM, read block by block, so that a bad block does not invalidate the good ones.
 //!
-//! As in Go: blocks of other kinds, blocks that do not parse and text around them are skipped, and one good certificate
-//! is enough. Unlike in Go, what was skipped is counted and said, and two blocks glued together on one line
-//! (`-----END CERTIFICATE----------BEGIN CERTIFICATE-----`, which a careless `cat` makes) are both read, as is one behind
-//! a block that was cut off. And an authority past its end still counts, since webpki looks at no dates of a trust
-//! anchor: what it signed must hold by itself. That is said in the log.
+//! As in Go: other kinds of blocks, blocks that do not parse and text around them are skipped, and one good certificate
+//! is enough. Unlike in Go, skipped blocks are counted and reported, and two blocks joined on one line
+//! (`-----END CERTIFICATE----------BEGIN CERTIFICATE-----`, the result of a careless `cat`) are both read, as is a block
+//! after a truncated one. An expired CA still counts, since webpki ignores the dates of a trust anchor; the log reports
+//! it.
 
 use std::{fmt::Write, fs, iter, path::Path};
 
@@ -16,7 +16,7 @@ use rustls::{
 use super::certificate::Certificate;
 use crate::error::{Class, Error};
 
-/// Where the host's own programs find the authorities they trust, by distribution.
+/// The system CA bundle, by distribution.
 const SYSTEM_BUNDLES: [&str; 5] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -25,14 +25,14 @@ const SYSTEM_BUNDLES: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The certificates of a bundle that can be used.
+/// The usable certificates of a bundle.
 #[derive(Debug, Clone, Default)]
 pub struct Bundle {
-    /// The good ones, in order, without duplicates.
+    /// The usable certificates, in order, without duplicates.
     pub certificates: Vec<CertificateDer<'static>>,
-    /// How many blocks could not be read as a certificate.
+    /// The number of blocks that are not a readable certificate.
     pub skipped: usize,
-    /// The same certificates as the TLS library trusts them.
+    /// The same certificates as trust anchors.
     anchors: Vec<TrustAnchor<'static>>,
 }
 
@@ -53,31 +53,32 @@ impl Bundle {
         bundle
     }
 
-    /// A client's own chain: every block, in the order the server is to see them. Whether they can be used is decided
-    /// together with the key.
+    /// Reads a client's own chain, in the order in which the server gets it. It is checked later, together with the key.
     pub(crate) fn parse_chain(pem: &[u8]) -> Vec<CertificateDer<'static>> {
         rustls_pemfile::certs(&mut &*pem).flatten().collect()
     }
 
-    /// The first bundle of the host that there is, and its path.
+    /// Reads the first system CA bundle that exists, and returns its path, too.
     pub(crate) fn system() -> Result<(Vec<u8>, &'static str), Error> {
         let found = SYSTEM_BUNDLES
             .iter()
             .find_map(|path| Some((fs::read(Path::new(path)).ok()?, *path)));
         found.ok_or_else(|| {
-            let message = "the kubeconfig names no certificate-authority and this host has no bundle of its own; \
+            let message = "the kubeconfig has no certificate-authority and this host has no system CA bundle; \
                            set certificate-authority to the cluster's ca.crt";
             Error::new(Class::Trust, message)
         })
     }
 
-    /// The certificates as the TLS library wants them, or an error that says what the bundle holds instead.
-    pub(crate) fn roots(&self, from: &str) -> Result<RootCertStore, Error> {
+    /// Returns the trust anchors, or an error that says what the bundle contains instead.
+    pub(crate) fn roots(&self, source: &str) -> Result<RootCertStore, Error> {
         if self.anchors.is_empty() {
             let message = match self.skipped {
-                0 => format!("CA bundle {from} holds no certificate; put the cluster's ca.crt there"),
+                0 => format!(
+                    "CA bundle {source} contains no certificate; replace it with the cluster's ca.crt"
+                ),
                 n => format!(
-                    "CA bundle {from} holds no good certificate ({n} unreadable); put the cluster's ca.crt there"
+                    "CA bundle {source} contains no usable certificate ({n} unreadable); replace it with the cluster's ca.crt"
                 ),
             };
             return Err(Error::new(Class::Trust, message));
@@ -87,17 +88,18 @@ impl Bundle {
         })
     }
 
-    /// How many of its authorities have ended.
-    pub(crate) fn ended(&self, now: i64) -> usize {
+    /// Returns the number of expired certificates.
+    pub(crate) fn expired(&self, now: i64) -> usize {
         let certificates = self.certificates.iter().filter_map(|der| Certificate::read(der));
         certificates.filter(|c| c.not_after < now).count()
     }
 
-    /// What it holds, for a message: `"kubernetes" (until 2035-01-01T00:00:00Z) and 1 more`.
+    /// Describes the content for a message: `"kubernetes" (expires 2035-01-01T00:00:00Z) and 1 more`.
     pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
         for (i, der) in self.certificates.iter().take(3).enumerate() {
-            let shown = Certificate::read(der).map_or("(odd certificate)".to_owned(), |c| c.to_string());
+            let shown =
+                Certificate::read(der).map_or("(unreadable certificate)".to_owned(), |c| c.to_string());
             let _ = write!(text, "{}{shown}", if i == 0 { "" } else { ", " });
         }
         if self.certificates.len() > 3 {
@@ -110,7 +112,7 @@ impl Bundle {
     }
 }
 
-/// The text cut before each `-----BEGIN`, so that no block can take another one with it.
+/// Splits the text before each `-----BEGIN`, so that no block can spoil another.
 fn pieces(pem: &[u8]) -> impl Iterator<Item = &[u8]> {
     const BEGIN: &[u8] = b"-----BEGIN ";
     let mut rest = pem;
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn good_blocks_are_kept_whatever_stands_around_them() {
+    fn good_blocks_survive_bad_neighbours() {
         let (a, b) = (Authority::new("a"), Authority::new("b"));
         let (a, b) = (a.pem(), b.pem());
         let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
@@ -144,7 +146,7 @@ mod tests {
             ("two", format!("{a}{b}"), (2, 0)),
             ("a duplicate", format!("{a}{b}{a}"), (2, 0)),
             (
-                "a block that was cut off first",
+                "a truncated block first",
                 format!("-----BEGIN CERTIFICATE-----\nAAAA\n{a}{b}"),
                 (2, 1),
             ),
@@ -157,17 +159,13 @@ mod tests {
             ("a key", format!("{key}{a}"), (1, 0)),
             ("a byte order mark", format!("\u{feff}{a}{b}"), (2, 0)),
             ("glued blocks", format!("{}{b}", a.trim_end()), (2, 0)),
-            (
-                "line ends of another system",
-                format!("{a}{b}").replace('\n', "\r\n"),
-                (2, 0),
-            ),
+            ("CRLF line ends", format!("{a}{b}").replace('\n', "\r\n"), (2, 0)),
             (
                 "text around",
                 format!("# the old one\n{a}\n\n# the new one\n{b}the end"),
                 (2, 0),
             ),
-            ("no line end at the end", a.trim_end().to_owned(), (1, 0)),
+            ("no final line end", a.trim_end().to_owned(), (1, 0)),
             ("nothing good", format!("{bad}{key}"), (0, 1)),
             ("nothing", "not a bundle".to_owned(), (0, 0)),
         ] {
@@ -176,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_with_nothing_good_is_an_error_that_counts() {
+    fn bundle_without_good_blocks_is_an_error() {
         let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         let error = Bundle::parse(format!("{bad}{bad}").as_bytes())
             .roots("/x/ca.crt")
@@ -184,7 +182,7 @@ mod tests {
         assert_eq!(error.class, Class::Trust);
         assert_eq!(
             error.to_string(),
-            "CA bundle /x/ca.crt holds no good certificate (2 unreadable); put the cluster's ca.crt there"
+            "CA bundle /x/ca.crt contains no usable certificate (2 unreadable); replace it with the cluster's ca.crt"
         );
     }
 }

@@ -1,22 +1,22 @@
-//! What a message says of an X.509 certificate: its subject, its issuer, its validity (RFC 5280, section 4.1).
+//! Subject, issuer and validity of an X.509 certificate, for messages (RFC 5280, section 4.1).
 //!
-//! A reader of the few DER elements on the way there. It decides nothing about trust, except that a pinned server
-//! certificate is taken only within its dates, which the TLS library checks for chains alone.
+//! Reads only the DER elements on the way there. It decides nothing about trust, except that a pinned server certificate
+//! must be within its dates, which the TLS library checks for chains only.
 
 use std::fmt;
 
 use crate::clock;
 
-/// The readable part of a certificate.
+/// The parts of a certificate that messages show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
     /// The subject's common name, or its organisation when it has none.
     pub subject: String,
-    /// The same of the issuer.
+    /// The issuer's common name, or its organisation.
     pub issuer: String,
-    /// When it begins, in seconds since 1970.
+    /// When it becomes valid, in seconds since 1970.
     pub not_before: i64,
-    /// When it ends, in seconds since 1970.
+    /// When it expires, in seconds since 1970.
     pub not_after: i64,
 }
 
@@ -25,7 +25,7 @@ const SET: u8 = 0x31;
 const OBJECT_ID: u8 = 0x06;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// `[0] EXPLICIT`, the version, which a version 1 certificate does not have.
+/// `[0] EXPLICIT`, the version; absent in version 1.
 const VERSION: u8 = 0xa0;
 /// 2.5.4.3
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
@@ -33,7 +33,7 @@ const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANISATION: &[u8] = &[0x55, 0x04, 0x0a];
 
 impl Certificate {
-    /// Reads a DER certificate; none when it is not one.
+    /// Reads a DER certificate; `None` if it is not one.
     pub fn read(der: &[u8]) -> Option<Self> {
         let mut outer = Der(der);
         let mut certificate = Der(outer.expect(SEQUENCE)?);
@@ -55,26 +55,26 @@ impl Certificate {
         })
     }
 
-    /// True when now lies within its dates.
-    pub fn holds_at(&self, now: i64) -> bool {
+    /// Returns true when the time is within its validity.
+    pub fn is_valid_at(&self, now: i64) -> bool {
         (self.not_before..=self.not_after).contains(&now)
     }
 }
 
-/// `"kubernetes" (until 2035-01-01T00:00:00Z)`
+/// `"kubernetes" (expires 2035-01-01T00:00:00Z)`
 impl fmt::Display for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let until = clock::rfc3339(self.not_after);
+        let time = clock::rfc3339(self.not_after);
         let word = if self.not_after < clock::now() {
-            "ended"
+            "expired"
         } else {
-            "until"
+            "expires"
         };
-        write!(f, "{:?} ({word} {until})", self.subject)
+        write!(f, "{:?} ({word} {time})", self.subject)
     }
 }
 
-/// DER elements, one after the other.
+/// A sequence of DER elements.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
@@ -82,7 +82,7 @@ impl<'a> Der<'a> {
         self.0.first().copied()
     }
 
-    /// The tag and content of the next element.
+    /// Returns the tag and content of the next element.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
@@ -100,7 +100,7 @@ impl<'a> Der<'a> {
         Some((tag, content))
     }
 
-    /// The content of the next element, if it has this tag.
+    /// Returns the content of the next element, if it has this tag.
     fn expect(&mut self, wanted: u8) -> Option<&'a [u8]> {
         self.next()
             .filter(|(tag, _)| *tag == wanted)
@@ -108,7 +108,7 @@ impl<'a> Der<'a> {
     }
 }
 
-/// The common name in a `Name`, or its organisation, or nothing.
+/// Returns the common name in a `Name`, or its organisation, or nothing.
 fn name(content: &[u8]) -> String {
     let mut sets = Der(content);
     let mut organisation = None;
@@ -117,7 +117,7 @@ fn name(content: &[u8]) -> String {
         let (Some(id), Some((_, value))) = (attribute.expect(OBJECT_ID), attribute.next()) else {
             continue;
         };
-        // Whatever string type it is; what is not UTF-8 in it is only for looking at.
+        // Any string type; invalid UTF-8 is replaced, since this is only for messages.
         let text = || String::from_utf8_lossy(value).chars().take(100).collect();
         match id {
             COMMON_NAME => return text(),
@@ -159,18 +159,21 @@ mod tests {
             ("the authority", "the authority")
         );
         assert_eq!(clock::rfc3339(read.not_before), "2001-01-01T00:00:00Z");
-        assert_eq!(read.to_string(), "\"the authority\" (ended 2002-01-01T00:00:00Z)");
-        assert!(!read.holds_at(clock::now()));
+        assert_eq!(
+            read.to_string(),
+            "\"the authority\" (expired 2002-01-01T00:00:00Z)"
+        );
+        assert!(!read.is_valid_at(clock::now()));
     }
 
     #[test]
-    fn a_year_after_2049_is_read_too() {
+    fn years_after_2049_are_read() {
         let read = Certificate::read(Authority::new("x").der()).unwrap();
         assert_eq!(clock::rfc3339(read.not_after), "2120-01-01T00:00:00Z");
     }
 
     #[test]
-    fn nothing_but_a_certificate_is_read_and_nothing_panics() {
+    fn malformed_certificates_are_rejected_without_panic() {
         let ca = Authority::new("x");
         for length in 0..ca.der().len() {
             assert_eq!(

@@ -18,7 +18,7 @@ pub(super) fn transient_failures() -> Vec<Row> {
             "429 of fairness",
             Answer::too_many_requests(1),
             Class::TooManyRequests,
-            "too much to do (429: Too many requests, please try again later.)",
+            "the API server is overloaded (429: Too many requests, please try again later.)",
         ),
         (
             "429 of the watch cache",
@@ -41,7 +41,7 @@ pub(super) fn transient_failures() -> Vec<Row> {
             )
             .with_header("Retry-After", "2"),
             Class::Server,
-            "cannot answer now (500: etcdserver",
+            "failed to serve the request (500: etcdserver",
         ),
         (
             "500 without a reason",
@@ -91,7 +91,7 @@ pub(super) fn transient_failures() -> Vec<Row> {
             "503 with an empty body",
             Answer::new(503, ""),
             Class::Server,
-            "(503: an empty answer)",
+            "(503: an empty response)",
         ),
         (
             "504",
@@ -103,19 +103,19 @@ pub(super) fn transient_failures() -> Vec<Row> {
             "a body that breaks off",
             Answer::encoded(200, "x".repeat(9000)).with_framing(Framing::CutChunks),
             Class::Unreachable,
-            "the connection broke",
+            "the connection closed",
         ),
         (
             "a reset before the answer",
             Answer::new(200, "").with_pace(Pace::Reset),
             Class::Unreachable,
-            "the connection broke",
+            "the connection closed",
         ),
         (
             "a reset in the body",
             Answer::encoded(200, "x".repeat(9000)).with_pace(Pace::ResetAfter(3000)),
             Class::Unreachable,
-            "the connection broke",
+            "the connection closed",
         ),
     ]
 }

@@ -113,7 +113,7 @@ fn invalid_uid_is_only_compared() {
         let args = format!("K8S_POD_UID={uid};K8S_POD_NAME=web-0;IgnoreUnknown=1;K8S_POD_NAMESPACE=shop");
         let (code, message) = sandbox.refused(&sandbox.call("ADD").env("CNI_ARGS", args));
         assert_eq!(code, 101, "{message}");
-        assert!(message.contains("it was made anew"), "{message}");
+        assert!(message.contains("it was recreated"), "{message}");
     }
     let asked = sandbox.node.api.requests();
     assert!(

@@ -1,8 +1,8 @@
-//! Kubeconfigs that only a person can put right, and what they are told.
+//! Kubeconfigs that only a person can correct, and their messages.
 
 use serde_json::{Value, json};
 
-use super::{Row, SECRET, tells, with, with_cluster, with_user};
+use super::{Row, SECRET, expect_error, with, with_cluster, with_user};
 use crate::error::Class;
 
 fn wrong() -> Vec<Row> {
@@ -12,7 +12,7 @@ fn wrong() -> Vec<Row> {
         (
             "a pod",
             json!({"kind": "Pod", "apiVersion": "v1"}),
-            "is a \"Pod\", not a kubeconfig",
+            "is of kind \"Pod\", not a kubeconfig",
         ),
         (
             "two users of one name",
@@ -35,46 +35,46 @@ fn wrong() -> Vec<Row> {
         (
             "a list where a map belongs",
             with("clusters", json!({"local": SECRET})),
-            "has a field of another type",
+            "has a field of the wrong type",
         ),
         (
             "a token that is a map",
             with_user(json!({"token": {"a": SECRET}})),
-            "has a field of another type",
+            "has a field of the wrong type",
         ),
         (
             "users that are a string",
             with("users", json!(SECRET)),
-            "has a field of another type",
+            "has a field of the wrong type",
         ),
         (
-            "a server that is none",
+            "an invalid server",
             with_cluster(json!({"server": "ftp://x"})),
             "neither an https:// nor an http:// URL",
         ),
         (
-            "both authorities",
+            "two CAs",
             with_cluster(
                 json!({"server": "https://x", "certificate-authority": "a", "certificate-authority-data": "YQ=="}),
             ),
             "certificate-authority and certificate-authority-data are both set",
         ),
         (
-            "an authority that is not looked at",
+            "a CA that would be ignored",
             with_cluster(
                 json!({"server": "https://x", "certificate-authority": "a", "insecure-skip-tls-verify": true}),
             ),
-            "insecure-skip-tls-verify is set beside a certificate-authority",
+            "insecure-skip-tls-verify and certificate-authority are both set",
         ),
         (
             "a proxy of another kind",
             with_cluster(json!({"server": "https://x", "proxy-url": "ftp://u:s3cret-t0ken@p"})),
-            "proxy-url is not a URL of http://, https:// or socks5://",
+            "proxy-url is not an http://, https:// or socks5:// URL",
         ),
         (
             "a proxy without a scheme",
             with_cluster(json!({"server": "https://x", "proxy-url": "p:3128"})),
-            "proxy-url is not a URL",
+            "proxy-url is not an http://",
         ),
         (
             "a password",
@@ -92,19 +92,19 @@ fn wrong() -> Vec<Row> {
             "client-key and client-key-data are both set",
         ),
         (
-            "groups without a user to act as",
+            "groups without a user",
             with_user(json!({"tokenFile": "t", "as-groups": ["g"]})),
-            "need as, the user to act as",
+            "require as, the user to impersonate",
         ),
         (
-            "a uid without a user to act as",
+            "a uid without a user",
             with_user(json!({"tokenFile": "t", "as-uid": "1"})),
-            "need as, the user to act as",
+            "require as, the user to impersonate",
         ),
         (
-            "a header that is none",
+            "an invalid header",
             with_user(json!({"tokenFile": "t", "as": "a\nb"})),
-            "holds a control character",
+            "contains a control character",
         ),
         (
             "an exec of another version",
@@ -114,14 +114,14 @@ fn wrong() -> Vec<Row> {
         (
             "an exec that wants a terminal",
             exec(json!({"apiVersion": v1, "command": "c", "interactiveMode": "Always"})),
-            "there is no terminal here",
+            "there is no terminal",
         ),
     ]
 }
 
 #[test]
-fn a_wrong_kubeconfig_is_refused_with_a_reason_and_without_a_secret() {
+fn invalid_kubeconfig_is_refused_with_a_reason() {
     for row in wrong() {
-        tells(&row, Class::Kubeconfig);
+        expect_error(&row, Class::Kubeconfig);
     }
 }

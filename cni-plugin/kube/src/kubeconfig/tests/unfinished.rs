@@ -1,8 +1,8 @@
-//! Kubeconfigs as a power cut or a writer in the middle of its work leaves them.
+//! Kubeconfigs as a power cut or an unfinished write leaves them.
 
 use serde_json::{Value, json};
 
-use super::{Row, SECRET, YAML, config, good_cluster, parse, tells, with, with_cluster, with_user};
+use super::{Row, SECRET, YAML, config, expect_error, good_cluster, parse, with, with_cluster, with_user};
 use crate::error::Class;
 
 /// The order that `kubectl config` writes.
@@ -27,7 +27,7 @@ users:
 ";
 
 #[test]
-fn yaml_that_is_cut_off_anywhere_counts_as_a_credential_that_is_not_there() {
+fn truncated_yaml_counts_as_missing_credential() {
     let users = [
         "    client-certificate-data: YWJjZGVm\n    client-key-data: YWJjZGVm\n",
         "    as: jane\n    as-groups:\n    - dev\n    tokenFile: /run/token\n",
@@ -44,19 +44,19 @@ fn yaml_that_is_cut_off_anywhere_counts_as_a_credential_that_is_not_there() {
     }
 }
 
-fn lacking() -> Vec<Row> {
+fn incomplete() -> Vec<Row> {
     let exec = |exec: Value| with_user(json!({"exec": exec}));
     let v1 = "client.authentication.k8s.io/v1";
     vec![
         (
             "nothing in it",
             json!({}),
-            "says no current-context and has no context \"linkerd-cni-context\"",
+            "has no current-context and no context \"linkerd-cni-context\"",
         ),
         (
             "a context that is not there",
             json!({"current-context": "x"}),
-            "current-context is \"x\", which is not among",
+            "current-context \"x\" does not exist",
         ),
         (
             "contexts without a value",
@@ -69,7 +69,7 @@ fn lacking() -> Vec<Row> {
                 "contexts",
                 json!([{"name": "linkerd-cni-context", "context": {"user": "linkerd-cni"}}]),
             ),
-            "names no cluster; there are: \"local\"",
+            "names no cluster; the clusters are: \"local\"",
         ),
         (
             "a context without a user",
@@ -77,22 +77,22 @@ fn lacking() -> Vec<Row> {
                 "contexts",
                 json!([{"name": "linkerd-cni-context", "context": {"cluster": "local"}}]),
             ),
-            "names no user; there are: \"linkerd-cni\"",
+            "names no user; the users are: \"linkerd-cni\"",
         ),
         (
             "a cluster that is not there",
             with("clusters", Value::Null),
-            "names the cluster \"local\", which does not exist; there are: (none)",
+            "names cluster \"local\", which does not exist; the clusters are: (none)",
         ),
         (
             "a user that is not there",
             with("users", json!([])),
-            "names the user \"linkerd-cni\", which does not exist",
+            "names user \"linkerd-cni\", which does not exist",
         ),
         (
             "a user without a credential",
             with_user(json!({})),
-            "user \"linkerd-cni\": holds no credential",
+            "user \"linkerd-cni\": has no credential",
         ),
         (
             "a user that is null",
@@ -122,7 +122,7 @@ fn lacking() -> Vec<Row> {
         (
             "an exec of v1 without a mode",
             exec(json!({"apiVersion": v1, "command": "c"})),
-            "exec: interactiveMode is missing; write Never",
+            "exec: interactiveMode is missing; set it to Never",
         ),
         (
             "an exec of an unknown mode",
@@ -138,19 +138,19 @@ fn lacking() -> Vec<Row> {
 }
 
 #[test]
-fn a_part_that_is_missing_counts_as_a_credential_that_is_not_there_and_is_named() {
-    for row in lacking() {
-        tells(&row, Class::Credential);
+fn missing_part_counts_as_missing_credential() {
+    for row in incomplete() {
+        expect_error(&row, Class::Credential);
     }
 }
 
 #[test]
-fn text_that_cannot_be_read_is_placed_and_not_quoted() {
+fn unreadable_text_is_located_not_quoted() {
     let cut = |text: &str| text[..text.len() - 30].to_owned();
     let json = config(good_cluster(), json!({"token": SECRET})).to_string();
     let yaml = YAML.replace("tokenFile: token", &format!("token: {SECRET}"));
     for (what, text) in [
-        ("json cut off", cut(&json)),
+        ("truncated json", cut(&json)),
         ("json with a trailing comma", json.replacen("{", "{,", 1)),
         ("yaml with a tab", yaml.replace("    token:", "\ttoken:")),
         (
@@ -166,7 +166,7 @@ fn text_that_cannot_be_read_is_placed_and_not_quoted() {
             yaml.replace("users:", &format!("users: {SECRET}\nusers2:")),
         ),
         (
-            "a twice given key",
+            "a duplicate key",
             yaml.replace("kind: Config", &format!("kind: Config\nkind: {SECRET}")),
         ),
         ("no kubeconfig at all", SECRET.to_owned()),
@@ -175,14 +175,14 @@ fn text_that_cannot_be_read_is_placed_and_not_quoted() {
         let damaged_or_wrong = matches!(error.class, Class::Credential | Class::Kubeconfig);
         assert!(damaged_or_wrong, "{what}: {error}");
         assert!(!error.to_string().contains("s3cret"), "{what}: {error}");
-        // A field of a wrong type in YAML has no place any more: it was read by way of JSON.
-        let placed = error.to_string().contains("line ") || error.to_string().contains("another type");
-        assert!(placed, "{what}: {error}");
+        // A field of the wrong type in YAML has no position: it was converted to JSON.
+        let located = error.to_string().contains("line ") || error.to_string().contains("wrong type");
+        assert!(located, "{what}: {error}");
     }
 }
 
 #[test]
-fn an_empty_file_is_what_a_power_cut_leaves() {
+fn empty_file_counts_as_missing_credential() {
     for text in ["", " \n\n", "\u{feff}"] {
         assert_eq!(parse(text).unwrap_err().class, Class::Credential, "{text:?}");
     }
