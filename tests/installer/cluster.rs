@@ -104,7 +104,7 @@ impl Cluster {
 /// The port that the newest installer of the node has said it serves on.
 fn installer_port(cluster: &Cluster) -> Option<u16> {
     let log = cluster.node.newest_log();
-    let line = log.lines().find(|l| l.contains("serving="))?;
+    let line = log.lines().find(|l| l.contains("serving probes"))?;
     line.rsplit(':').next()?.trim().parse().ok()
 }
 

@@ -58,7 +58,8 @@ pub fn start(address: SocketAddr, answers: Answers, log: Log) -> Result<()> {
     let listeners = listen(address).with_context(|| format!("listen on {address} for probes and metrics"))?;
     for listener in listeners {
         let address = listener.local_addr().context("read the address")?;
-        log.info(format_args!("serving=probes,metrics address={address}"));
+        log.with(&[("url", &format_args!("http://{address}"))])
+            .info("serving probes and metrics");
         let answers = Arc::clone(&answers);
         thread::Builder::new()
             .name("serve".to_owned())

@@ -146,7 +146,7 @@ impl Node {
     /// One answer of the installer, as the kubelet and Prometheus ask for it.
     pub fn get(&self, path: &str) -> Result<String> {
         let log = fs::read_to_string(self.log())?;
-        let line = log.lines().find(|line| line.contains("serving="));
+        let line = log.lines().find(|line| line.contains("serving probes"));
         let port = line.and_then(|line| line.rsplit(':').next()?.trim().parse::<u16>().ok());
         let mut stream = TcpStream::connect(("127.0.0.1", port.context("it serves nothing yet")?))?;
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: node\r\n\r\n").as_bytes())?;
