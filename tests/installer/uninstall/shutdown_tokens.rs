@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::{
     cluster::{Cluster, NODE, POD},
-    ending::{kept, removed, wait_until_it_knows},
     node::Installer,
+    uninstall::shutdown::{kept, removed, wait_until_it_knows},
 };
 
 /// An installer whose plugin has a token of its own.

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::symlink, process::Command, thread, time::Duration};
 
 use crate::{
-    links::{LINK, is_link_to, linked},
+    conflist::links::{LINK, is_link_to, linked},
     node::CALICO,
 };
 

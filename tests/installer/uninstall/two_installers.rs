@@ -4,8 +4,8 @@ use std::fs;
 
 use crate::{
     cluster::Cluster,
-    ending::{kept, removed},
     node::{CALICO, Node},
+    uninstall::shutdown::{kept, removed},
 };
 
 #[test]

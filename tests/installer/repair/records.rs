@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     cluster::Cluster,
     node::{CALICO, NETCONF, Node},
-    repair::Controller,
+    repair::controller::Controller,
 };
 
 /// What any plugin says here: a result for ADD.
