@@ -1,5 +1,5 @@
 //! System calls that the standard library has no name for: signals as a file, waiting for several files, extended
-//! attributes, a name for a nameless file. The home of `unsafe` in this crate; knows nothing of what it is used for.
+//! attributes. The home of `unsafe` in this crate; knows nothing of what it is used for.
 #![allow(unsafe_code, reason = "the one module that talks to the kernel by hand")]
 
 use std::{
@@ -7,11 +7,7 @@ use std::{
     fs::File,
     io::{self, Read},
     mem::MaybeUninit,
-    os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
-    path::Path,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr,
     time::Duration,
 };
@@ -95,23 +91,6 @@ pub fn copy_attributes(from: &File, to: &File) {
         // SAFETY: the name ends in NUL, and `length` bytes of the buffer were filled above.
         unsafe { libc::fsetxattr(to.as_raw_fd(), name.as_ptr(), value.as_ptr().cast(), length, 0) };
     }
-}
-
-/// Gives a file that has no name yet this one, which nobody may have.
-pub fn give_name(file: &File, path: &Path) -> io::Result<()> {
-    let open = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    let name = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: both end in NUL and outlive the call.
-    check(unsafe {
-        libc::linkat(
-            libc::AT_FDCWD,
-            open.as_ptr(),
-            libc::AT_FDCWD,
-            name.as_ptr(),
-            libc::AT_SYMLINK_FOLLOW,
-        )
-    })
-    .map(|_| ())
 }
 
 /// The user this process acts as.

@@ -95,7 +95,7 @@ fn plugin(config: &Config, findings: &mut Findings) {
 }
 
 fn networks(config: &Config, findings: &mut Findings) {
-    let found = conflist::found(config);
+    let found = conflist::preview(config);
     for (file, ours_in) in &found.networks {
         if *ours_in {
             findings.good(format_args!("network: our entry is in {file}, as it shall be"));
@@ -104,6 +104,9 @@ fn networks(config: &Config, findings: &mut Findings) {
                 "network: our entry is not in {file}, or not as it shall be: does the installer run (see its log)?"
             ));
         }
+    }
+    for change in found.changes.lines() {
+        findings.odd(format_args!("network: planned: {change}"));
     }
     found
         .problems

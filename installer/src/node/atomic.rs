@@ -4,8 +4,6 @@
 //! because the image's own root may be read-only. Its last extension is one that no runtime loads. While it is being
 //! written its writer holds a lock on it, so that anybody can tell a leftover of a dead process from work in progress.
 
-mod spare;
-
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File, OpenOptions, Permissions},
@@ -19,7 +17,6 @@ use std::{
 use anyhow::{Context, Result};
 use evergreen_kube::file;
 
-pub use self::spare::Spare;
 use crate::sys;
 
 /// The last extension of every temporary file.
@@ -75,35 +72,20 @@ pub fn replace_checked(
     sync_directory_of(target)
 }
 
-/// Puts `content` at `target`, with the permissions of `source`, if that still holds `seen`. False when somebody else has
-/// written it, removed it or set its permissions since: what they meant must not be lost. Only the moment of the rename
-/// itself stays open. The source is the target, or what a link there leads to; then the link is replaced, and the source
-/// untouched. A spare that holds `content` saves the time to write it.
-pub fn replace_seen(
-    target: &Path,
-    source: &Path,
-    seen: &[u8],
-    content: &[u8],
-    spare: Option<Spare>,
-) -> Result<bool> {
+/// Puts `content` at `target`, with the permissions of `source`, if that still holds `seen`. Returns false when another process
+/// has written it, removed it or changed its permissions since; only the instant of the rename stays unguarded. `source` is
+/// the target, or what a symlink there leads to: then the symlink is replaced and `source` stays untouched.
+pub fn replace_if_unchanged(target: &Path, source: &Path, seen: &[u8], content: &[u8]) -> Result<bool> {
     let before = access_of(source)?;
-    let ready = spare
-        .filter(|s| s.holds(content))
-        .and_then(|s| s.named(target, source));
-    let mut temporary = match ready {
-        Some(temporary) => temporary,
-        None => {
-            let mut temporary = Temporary::beside(target)?;
-            temporary.write(content, Access::As(source))?;
-            temporary
-        }
-    };
-    if fs::read(source).is_ok_and(|now| now == seen) && access_of(source).is_ok_and(|now| now == before) {
+    let mut temporary = Temporary::beside(target)?;
+    temporary.write(content, Access::As(source))?;
+    let unchanged =
+        fs::read(source).is_ok_and(|now| now == seen) && access_of(source).is_ok_and(|now| now == before);
+    if unchanged {
         temporary.rename_to(target)?;
-        sync_directory_of(target).map(|()| true)
-    } else {
-        Ok(false)
+        sync_directory_of(target)?;
     }
+    Ok(unchanged)
 }
 
 /// Puts a link at `target`, whatever is there.
@@ -127,9 +109,10 @@ pub fn remove(target: &Path) -> Result<bool> {
     }
 }
 
-/// Takes a file away for good if it still holds `seen`. False when somebody else has written it since it was seen.
-pub fn remove_seen(target: &Path, seen: &[u8]) -> Result<bool> {
-    match fs::read(target) {
+/// Removes `target` for good if `source` (see [`replace_if_unchanged`]) still holds `seen`, or is gone. Returns false when
+/// another process has written it since.
+pub fn remove_if_unchanged(target: &Path, source: &Path, seen: &[u8]) -> Result<bool> {
+    match fs::read(source) {
         Ok(now) if now != seen => Ok(false),
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).context("read it again"),
         _ => remove(target).map(|_| true),

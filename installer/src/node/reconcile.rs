@@ -13,7 +13,7 @@ use crate::{
     node::{
         atomic,
         binary::{self, Proven, Wanted},
-        conflist::{self, Rewrites},
+        conflist::{self, Backoff},
         credentials,
         ownership::{self, Ownership, Peers, Role, Turn},
     },
@@ -28,7 +28,7 @@ pub struct Reconciler {
     config: Config,
     files: Vec<Wanted>,
     proven: Proven,
-    rewrites: Rewrites,
+    backoff: Backoff,
     ownership: Option<Ownership>,
 }
 
@@ -48,7 +48,7 @@ impl Reconciler {
             files: binary::wanted(&config.place)?,
             config,
             proven: Proven::default(),
-            rewrites: Rewrites::new(stays),
+            backoff: Backoff::default(),
             ownership: stays.then(Ownership::default),
         })
     }
@@ -85,7 +85,7 @@ impl Reconciler {
         let binary = binary::ensure(place, &self.files, &mut self.proven, &mut report);
         let credentials = credentials::ensure(&self.config, token, &mut report);
         let installed =
-            binary && credentials && conflist::ensure(&self.config, &mut self.rewrites, &mut report);
+            binary && credentials && conflist::ensure(&self.config, &mut self.backoff, &mut report);
         Outcome { report, installed }
     }
 
@@ -142,7 +142,7 @@ fn remove_with_records(place: &Paths) -> Report {
 fn remove(place: &Paths) -> Report {
     let mut report = Report::default();
     sweep(place, &mut report);
-    conflist::take_away(place, &mut report);
+    conflist::remove(place, &mut report);
     if report.all_well() {
         credentials::take_away(place, &mut report);
         if !place.keep_binary {

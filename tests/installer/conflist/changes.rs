@@ -3,7 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::Write,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::PermissionsExt,
     thread,
     time::{Duration, Instant},
 };
@@ -49,43 +49,17 @@ fn a_changed_ca_reaches_the_node_in_under_100_ms() {
 
 #[test]
 fn a_rewritten_conflist_gets_our_entry_back_in_under_100_ms() {
-    let node = Node::new().with_network("10-calico.conflist", CALICO);
-    let mut installer = node.start_and_wait_for("10-calico.conflist");
     let mut took = Vec::new();
     for _ in 0..5 {
-        // One that comes sooner than this may be a fight, and is another test's.
-        thread::sleep(Duration::from_secs(1));
+        // Each by an installer of its own: only the first rewrite within a minute is answered without a delay.
+        let node = Node::new().with_network("10-calico.conflist", CALICO);
+        let mut installer = node.start_and_wait_for("10-calico.conflist");
         fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
         took.push(installer.until(&node, "our entry is back", || {
             node.has_entry("10-calico.conflist")
         }));
     }
     assert_in_time(took);
-}
-
-#[test]
-fn a_neighbours_rewrite_is_answered_by_a_file_that_lay_ready() {
-    let node = Node::new().with_network("10-calico.conflist", CALICO);
-    let mut installer = node.start_and_wait_for("10-calico.conflist");
-    let open_files = format!("/proc/{}/fd", installer.pid());
-    let nameless = || {
-        let files = fs::read_dir(&open_files).unwrap().flatten();
-        let mut found = files.filter_map(|file| fs::metadata(file.path()).ok());
-        found.find(|f| f.is_file() && f.nlink() == 0).map(|f| f.ino())
-    };
-    let mut last = None;
-    for _ in 0..3 {
-        installer.until(&node, "another file lies ready", || {
-            nameless().is_some_and(|number| Some(number) != last)
-        });
-        last = nameless();
-        fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
-        installer.until(&node, "our entry is back", || {
-            node.has_entry("10-calico.conflist")
-        });
-        let now = fs::metadata(node.net("10-calico.conflist")).unwrap();
-        assert_eq!(Some(now.ino()), last, "{}", installer.log());
-    }
 }
 
 #[test]

@@ -143,7 +143,8 @@ fn a_removal_while_somebody_writes_all_the_time_says_so_and_leaves_the_plugin() 
         }
         let output = removal.wait_with_output().unwrap();
         let log = String::from_utf8_lossy(&output.stderr);
-        let told = output.status.code() == Some(1) && log.contains("somebody writes there all the time");
+        let told =
+            output.status.code() == Some(1) && log.contains("another process keeps rewriting the directory");
         assert!(
             !told || node.bin("linkerd-cni").exists(),
             "{log}\n{}",

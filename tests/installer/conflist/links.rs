@@ -65,7 +65,7 @@ fn a_link_out_of_the_directory_gives_way_to_a_file_and_comes_back_exactly() {
         assert_eq!(node.succeed(&["once"]), "", "{target}");
         assert_eq!(node.stamps(), installed, "{target}: a second run changes nothing");
         assert!(
-            node.succeed(&["uninstall"]).contains("put the link back"),
+            node.succeed(&["uninstall"]).contains("symlink restored"),
             "{target}"
         );
         assert!(is_link_to(&node.net(LINK), target), "{target}\n{}", node.show());
@@ -163,7 +163,7 @@ fn a_link_to_what_the_installer_cannot_see_is_no_installation_and_says_what_to_d
     assert_eq!(fs::read_to_string(&elsewhere).unwrap(), CALICO);
     let checked = node.run(&["check"]);
     let findings = String::from_utf8_lossy(&checked.stdout).into_owned();
-    let fault = findings.lines().find(|l| l.contains("a link to")).unwrap();
+    let fault = findings.lines().find(|l| l.contains("a symlink to")).unwrap();
     assert!(
         fault.starts_with("FAULT network: /etc/cni/net.d/10-calico.conflist"),
         "{findings}"
@@ -186,7 +186,7 @@ fn a_link_to_what_the_installer_cannot_see_is_not_ready_until_it_is_mended() {
     let mut installer = cluster.node.start_and_wait_for(LINK);
     let ready = || get(&cluster, "/readyz");
     installer.until(&cluster.node, "it says why", || {
-        ready().contains("05-a.conflist: a link to /usr/lib/cni/calico")
+        ready().contains("05-a.conflist: a symlink to /usr/lib/cni/calico")
     });
     assert!(ready().starts_with("HTTP/1.1 503 "), "{}", ready());
     fs::remove_file(cluster.node.net("05-a.conflist")).unwrap();

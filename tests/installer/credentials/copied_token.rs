@@ -34,18 +34,15 @@ fn a_copied_token_that_names_no_pod_is_followed_while_the_api_server_cannot_be_a
 }
 
 #[test]
-fn nine_rewrites_of_a_conflist_in_a_row_are_each_made_good_within_a_second() {
+fn rewrites_in_a_row_are_answered_after_growing_delays() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
-    for n in 1..=9 {
+    for (n, delay) in [0, 1, 2, 4].into_iter().enumerate() {
         fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
         let took = installer.until(&node, "our entry is back", || {
             node.has_entry("10-calico.conflist")
         });
-        assert!(
-            took < Duration::from_millis(1500),
-            "rewrite {n}: {took:?}\n{}",
-            installer.log()
-        );
+        let most = Duration::from_secs(delay) + Duration::from_millis(500);
+        assert!(took < most, "rewrite {n}: {took:?}\n{}", installer.log());
     }
 }

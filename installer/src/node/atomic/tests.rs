@@ -32,14 +32,17 @@ fn what_somebody_has_written_meanwhile_is_not_lost() {
     let dir = Scratch::new();
     let target = dir.path().join("10-x.conflist");
     fs::write(&target, "theirs").unwrap();
-    assert!(!replace_seen(&target, &target, b"what we saw", b"ours", None).unwrap());
+    assert!(!replace_if_unchanged(&target, &target, b"what we saw", b"ours").unwrap());
     assert_eq!(fs::read(&target).unwrap(), b"theirs");
-    assert!(!remove_seen(&target, b"what we saw").unwrap());
-    assert!(replace_seen(&target, &target, b"theirs", b"ours", None).unwrap());
+    assert!(!remove_if_unchanged(&target, &target, b"what we saw").unwrap());
+    assert!(replace_if_unchanged(&target, &target, b"theirs", b"ours").unwrap());
     assert_eq!(fs::read(&target).unwrap(), b"ours");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    assert!(remove_seen(&target, b"ours").unwrap() && !target.exists());
-    assert!(remove_seen(&target, b"ours").unwrap(), "it is gone, as wanted");
+    assert!(remove_if_unchanged(&target, &target, b"ours").unwrap() && !target.exists());
+    assert!(
+        remove_if_unchanged(&target, &target, b"ours").unwrap(),
+        "it is gone, as wanted"
+    );
 }
 
 #[test]

@@ -1,96 +1,88 @@
-//! Which networks are meant.
+//! Selects the networks that get our entry.
 
 use std::path::Path;
 
 use super::{
-    lists,
-    survey::{Candidate, Content, SETTLED_AFTER},
+    originals::Originals,
+    plan::Plan,
+    survey::{Content, NetFile, SETTLED_AFTER},
 };
 use crate::{
     cli::config::{Config, Networks},
-    health::report::Report,
     node::host::HostPath,
 };
 
-/// Which files get our entry, and whether that is the last word.
-pub struct Choice<'a> {
-    /// These.
-    pub wanted: Vec<&'a Candidate>,
-    /// True when no file leaves a doubt.
-    pub complete: bool,
-    /// True when one that is meant cannot be seen from here.
-    pub hidden: bool,
-}
-
-/// Decides; doubts and a lack of networks go into the report.
-pub fn choose<'a>(config: &Config, found: &'a [Candidate], report: &mut Report) -> Choice<'a> {
+/// Returns the indices of the selected files. What is unclear goes into the plan.
+pub fn choose(config: &Config, files: &[NetFile], originals: &Originals, plan: &mut Plan) -> Vec<usize> {
     let ours = config.place.type_name.as_str();
-    let mut choice = Choice {
-        wanted: Vec::new(),
-        complete: true,
-        hidden: false,
-    };
-    for candidate in found {
-        let decided = config.networks == Networks::First && !choice.wanted.is_empty();
-        match &candidate.content {
-            Content::Network { network, .. }
-                if !decided && network.connects(ours) && named(config, candidate) =>
-            {
-                choice.wanted.push(candidate);
+    let mut selected = Vec::new();
+    for (index, file) in files.iter().enumerate() {
+        let decided = config.networks == Networks::First && !selected.is_empty();
+        match &file.content {
+            Content::Network { network, .. } => {
+                if !decided && network.connects(ours) && is_meant(config, file, originals) {
+                    selected.push(index);
+                }
             }
-            Content::Network { .. } => {}
-            Content::Unusable { why, settled: true } | Content::Unread { why } if decided => {
-                report.notice(format_args!("{}: {why}; left alone", candidate.file));
+            Content::Damaged {
+                why, settled: true, ..
+            }
+            | Content::Unread { why }
+                if decided =>
+            {
+                plan.notices.push(format!("{}: {why}; left alone", file.file));
             }
             Content::Unread { why } => {
-                choice.complete = false;
-                report.problem("conflist", format_args!("{}: {why}", candidate.file));
+                plan.is_certain = false;
+                plan.problems.push(format!("{}: {why}", file.file));
             }
-            Content::Unusable { why, settled: true } => {
-                choice.complete = false;
-                report.problem(
-                    "conflist",
-                    format_args!("{}: {why}; the runtime cannot load it either", candidate.file),
-                );
+            Content::Damaged {
+                why, settled: true, ..
+            } => {
+                plan.is_certain = false;
+                plan.problems
+                    .push(format!("{}: {why}; the runtime cannot load it either", file.file));
             }
-            Content::Hidden { .. } if decided || !named(config, candidate) => {}
+            Content::Hidden { .. } if decided || !is_meant(config, file, originals) => {}
             Content::Hidden { target } => {
-                choice.complete = false;
-                choice.hidden = true;
-                report.problem("conflist", hidden(config, candidate, target));
+                plan.is_certain = false;
+                plan.is_visible = false;
+                plan.problems.push(hidden(config, file, target));
             }
-            Content::Unusable { settled: false, .. } => {
-                // Somebody is writing it: what comes after it in order must not be taken for the first.
-                report.look_again_in(SETTLED_AFTER);
-                choice.complete = false;
+            Content::Damaged { settled: false, .. } => {
+                plan.retry_in(SETTLED_AFTER);
+                plan.is_certain = false;
                 if !decided {
-                    return choice;
+                    // Once it is complete it may be the first network: none after it must be taken for that.
+                    return selected;
                 }
             }
         }
     }
-    if choice.wanted.is_empty() && !choice.hidden {
-        report.problem("conflist", no_network(config));
+    if selected.is_empty() && plan.is_visible {
+        plan.problems.push(no_network(config));
     }
-    choice
+    selected
 }
 
-/// False for a network that another was named instead of.
-fn named(config: &Config, candidate: &Candidate) -> bool {
+/// False for a network when another one was configured by name.
+fn is_meant(config: &Config, file: &NetFile, originals: &Originals) -> bool {
     match &config.networks {
         Networks::Named(name) => {
-            let made_from_it =
-                || lists::original_name(&config.place, &candidate.file).is_some_and(|n| n == *name);
-            candidate.file.host().file_name() == Some(name.as_ref()) || made_from_it()
+            let named = config.place.net_dir.join(name);
+            file.file == named
+                || originals
+                    .single_of(&file.file)
+                    .is_some_and(|single| single.file == named)
         }
         Networks::First | Networks::All => true,
     }
 }
 
-fn hidden(config: &Config, link: &Candidate, target: &HostPath) -> String {
+fn hidden(config: &Config, link: &NetFile, target: &HostPath) -> String {
     format!(
-        "{}: a link to {target}, which cannot be seen from here; if it leads to a network, our entry is not in the one that \
-         the runtime uses: mount {} below {} too, or put a plain file in the link's place; if it leads nowhere, remove it",
+        "{}: a symlink to {target}, which is not visible to the installer; if it leads to a network, the runtime may use \
+         one without our entry: mount {} below {} too, or replace the symlink by a plain file; if it leads nowhere, remove it",
         link.file,
         target.host().parent().unwrap_or(Path::new("/")).display(),
         config.prefix.display(),
@@ -101,7 +93,7 @@ fn no_network(config: &Config) -> String {
     let dir = &config.place.net_dir;
     match &config.networks {
         Networks::Named(name) => {
-            format!("{dir}: no network in {name:?} yet (EVERGREEN_CONFLIST names it); waiting for it")
+            format!("{dir}: no network in {name:?} yet (set by EVERGREEN_CONFLIST); waiting for it")
         }
         _ => format!(
             "{dir}: no network yet; waiting for the cluster's own CNI to write one (is this the directory the runtime reads?)"

@@ -1,133 +1,154 @@
-//! What a runtime finds in the net dir: the same files, in the same order (libcni: last extension `.conf`, `.conflist` or
-//! `.json`, dot-files too, sorted by byte). Only reads.
+//! One reading of the net dir and of the originals kept in our own directory, as a value. It finds the files that a runtime
+//! loads, in the runtime's order (libcni: last extension `.conf`, `.conflist` or `.json`, dot-files too, sorted by byte).
 
 use std::{
     fs, io,
-    os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result};
 use evergreen_kube::file;
 
-use super::network::{Form, Network};
-use crate::node::host::HostPath;
+use super::{
+    network::{Form, Network},
+    originals::Originals,
+};
+use crate::{cli::config::Paths, node::host::HostPath};
 
-/// A file that makes no sense and is older than this will not be finished by whoever wrote it.
+/// After this long without a write, an unusable file is no longer taken for one that is still being written.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(1);
+/// Larger files are not read; no network comes near it.
+const MAX_SIZE: u64 = 32 << 20;
+/// The extension that Cilium gives to other networks while it is exclusive.
+const RENAMED_BY_CILIUM: &str = "cilium_bak";
 
-/// More than any network: what is longer is not read.
-const LONGEST: u64 = 32 << 20;
+/// What is on the node.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// The files that a runtime loads, in its order.
+    pub files: Vec<NetFile>,
+    /// What our own directory keeps of replaced files.
+    pub originals: Originals,
+    /// The networks that Cilium has renamed.
+    pub renamed_by_cilium: Vec<HostPath>,
+}
 
 /// A file that a runtime would load.
 #[derive(Debug)]
-pub struct Candidate {
+pub struct NetFile {
     /// The name the runtime finds.
     pub file: HostPath,
-    /// What is replaced when it is to change: another file when the name is a link within the directory.
+    /// The file to replace: the target, when `file` is a symlink within the directory.
     pub open: HostPath,
-    /// The file behind it, when the name is a link to elsewhere. That is never written.
+    /// The target, when `file` is a symlink out of the directory. It is never written.
     pub behind: Option<HostPath>,
+    /// The target as the symlink spells it.
+    pub link: Option<PathBuf>,
     /// What is in it.
     pub content: Content,
 }
 
-/// What is in it.
+/// What a file holds.
 #[derive(Debug)]
 pub enum Content {
     /// A network.
     Network { text: Vec<u8>, network: Network },
-    /// Something a runtime would refuse, and whether it has been so for a while.
-    Unusable { why: String, settled: bool },
-    /// Something that cannot be read from here, though a runtime might.
+    /// Something a runtime refuses; `text` when it is a regular file. Not `settled` while it may still be being written.
+    Damaged {
+        why: String,
+        settled: bool,
+        text: Option<Vec<u8>>,
+    },
+    /// Something that cannot be read from here, though a runtime may be able to.
     Unread { why: String },
-    /// Nobody here knows: a link to this, which only the node itself can see.
+    /// A symlink to this path, which is not mounted here.
     Hidden { target: HostPath },
 }
 
-impl Candidate {
+impl Survey {
+    /// Reads both directories.
+    pub fn read(paths: &Paths) -> Result<Self> {
+        let net_dir = &paths.net_dir;
+        let mut survey = Self {
+            originals: Originals::read(paths),
+            ..Self::default()
+        };
+        for entry in fs::read_dir(net_dir.here()).context("read the directory")? {
+            let entry = entry.context("read the directory")?;
+            let file = net_dir.join(entry.file_name());
+            if file.host().extension().is_some_and(|e| e == RENAMED_BY_CILIUM) {
+                survey.renamed_by_cilium.push(file);
+            } else if is_loaded(file.host()) && entry.file_type().is_ok_and(|t| !t.is_dir()) {
+                survey.files.extend(NetFile::read(net_dir, file));
+            }
+        }
+        survey.files.sort_by(|a, b| a.file.cmp(&b.file));
+        Ok(survey)
+    }
+}
+
+/// True for the name of a file that a runtime loads.
+pub fn is_loaded(name: &Path) -> bool {
+    name.extension()
+        .is_some_and(|e| e == "conf" || e == "conflist" || e == "json")
+}
+
+/// Returns the form that a file's extension promises to the runtime.
+pub fn form(file: &HostPath) -> Form {
+    if file.host().extension().is_some_and(|e| e == "conflist") {
+        Form::List
+    } else {
+        Form::Single
+    }
+}
+
+impl NetFile {
     /// Where its bytes and its permissions are.
     pub fn source(&self) -> &Path {
         self.behind.as_ref().unwrap_or(&self.open).here()
     }
 
-    /// True for a link, wherever it leads.
-    pub fn is_link(&self) -> bool {
-        self.behind.is_some() || self.open != self.file
-    }
-
-    /// True for a file, and no link, that makes no sense and will not be finished.
-    pub fn is_spoilt(&self) -> bool {
-        fs::symlink_metadata(self.file.here()).is_ok_and(|m| m.is_file())
-            && matches!(self.content, Content::Unusable { settled: true, .. })
-    }
-
-    /// True when it is so still.
-    pub fn still_spoilt(&self) -> bool {
-        matches!(
-            read(self.file.here(), form(&self.file)),
-            Some(Content::Unusable { settled: true, .. })
-        )
-    }
-
-    /// Its bytes, when they are a network.
-    pub fn text(&self) -> Option<&[u8]> {
+    /// The text of a regular file that is damaged and no longer being written.
+    pub fn damaged_text(&self) -> Option<&Vec<u8>> {
         match &self.content {
-            Content::Network { text, .. } => Some(text),
-            Content::Unusable { .. } | Content::Unread { .. } | Content::Hidden { .. } => None,
+            Content::Damaged {
+                settled: true,
+                text: Some(text),
+                ..
+            } if self.link.is_none() => Some(text),
+            _ => None,
         }
     }
-}
 
-/// Every such file.
-pub fn look(net_dir: &HostPath) -> Result<Vec<Candidate>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(net_dir.here()).context("read the directory")? {
-        let entry = entry.context("read the directory")?;
-        let is_dir = entry.file_type().is_ok_and(|t| t.is_dir());
-        if !is_dir && is_loaded(Path::new(&entry.file_name())) {
-            names.push(entry.file_name());
+    /// Returns `None` for a file that has gone since the directory was read.
+    fn read(net_dir: &HostPath, file: HostPath) -> Option<Self> {
+        let link = match fs::read_link(file.here()) {
+            Ok(target) => Some(target),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+            Err(_) => None,
+        };
+        let mut found = Self {
+            open: file.clone(),
+            file,
+            behind: None,
+            link,
+            content: damaged(String::new()),
+        };
+        if found.link.is_some()
+            && let Err(error) = found.follow(net_dir)
+        {
+            found.content = damaged(format!("follow the symlink: {error}"));
+            return Some(found);
         }
+        found.content = match read(found.source(), form(&found.file)) {
+            Some(content) => content,
+            None if found.link.is_none() => return None,
+            None => found.dangling(),
+        };
+        Some(found)
     }
-    names.sort_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
-    Ok(names
-        .into_iter()
-        .filter_map(|name| candidate(net_dir, net_dir.join(name)))
-        .collect())
-}
 
-/// True for the name of a file that a runtime loads.
-pub fn is_loaded(name: &Path) -> bool {
-    matches!(
-        name.extension().map(OsStrExt::as_bytes),
-        Some(b"conf" | b"conflist" | b"json")
-    )
-}
-
-/// None for a file that is gone by now.
-fn candidate(net_dir: &HostPath, file: HostPath) -> Option<Candidate> {
-    let is_link = fs::symlink_metadata(file.here()).ok()?.is_symlink();
-    let mut candidate = Candidate {
-        open: file.clone(),
-        file,
-        behind: None,
-        content: unusable(String::new()),
-    };
-    if is_link && let Err(error) = candidate.follow(net_dir) {
-        candidate.content = unusable(format!("follow the link: {error}"));
-        return Some(candidate);
-    }
-    candidate.content = match read(candidate.source(), form(&candidate.file)) {
-        Some(content) => content,
-        None if !is_link => return None,
-        None => candidate.nowhere(),
-    };
-    Some(candidate)
-}
-
-impl Candidate {
-    /// Finds what a link leads to.
     fn follow(&mut self, net_dir: &HostPath) -> io::Result<()> {
         let real = self.file.followed()?;
         match real.host().file_name() {
@@ -139,61 +160,57 @@ impl Candidate {
         Ok(())
     }
 
-    /// What a link is behind which nothing can be seen: a part of the node that is not mounted here, or nothing.
-    fn nowhere(&self) -> Content {
+    /// A symlink without a visible target: it points to a part of the node that is not mounted here, or to nothing.
+    fn dangling(&self) -> Content {
         match &self.behind {
             Some(target) if !target.sees_all() => Content::Hidden {
                 target: target.clone(),
             },
-            target => unusable(format!(
-                "a link that leads nowhere ({})",
+            target => damaged(format!(
+                "a dangling symlink ({})",
                 target.as_ref().unwrap_or(&self.open)
             )),
         }
     }
 }
 
-fn unusable(why: String) -> Content {
-    Content::Unusable { why, settled: true }
-}
-
-/// The form that a file's extension promises to the runtime.
-pub fn form(file: &HostPath) -> Form {
-    if file.host().extension().is_some_and(|e| e == "conflist") {
-        Form::List
-    } else {
-        Form::Single
+fn damaged(why: String) -> Content {
+    Content::Damaged {
+        why,
+        settled: true,
+        text: None,
     }
 }
 
-/// None for a file that is not there. The form is that which the name promises to the runtime.
+/// Returns what a file holds; `None` when it does not exist.
 pub fn read(path: &Path, form: Form) -> Option<Content> {
-    match file::open(path, 0).and_then(|open| file::read(&open, LONGEST)) {
-        Ok((text, found)) => Some(match Network::parse(&text, form) {
-            Ok(network) => Content::Network { text, network },
-            Err(why) => Content::Unusable {
-                why,
-                settled: settled(found.modified().ok()),
-            },
+    let error = match file::open(path, 0).and_then(|open| file::read(&open, MAX_SIZE)) {
+        Ok((text, metadata)) => {
+            return Some(match Network::parse(&text, form) {
+                Ok(network) => Content::Network { text, network },
+                Err(why) => Content::Damaged {
+                    why,
+                    settled: is_settled(metadata.modified().ok()),
+                    text: Some(text),
+                },
+            });
+        }
+        Err(error) => error,
+    };
+    match error.kind() {
+        io::ErrorKind::NotFound => None,
+        io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => {
+            Some(damaged("not a regular file".to_owned()))
+        }
+        _ => Some(Content::Unread {
+            why: format!("read it: {error}"),
         }),
-        Err(e) => match e.kind() {
-            io::ErrorKind::NotFound => None,
-            io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => {
-                Some(unusable("not a plain file".to_owned()))
-            }
-            io::ErrorKind::FileTooLarge => Some(Content::Unread {
-                why: format!("longer than {} MB", LONGEST >> 20),
-            }),
-            _ => Some(Content::Unread {
-                why: format!("read it: {e}"),
-            }),
-        },
     }
 }
 
 /// A time in the future says nothing: the clock was set back.
-fn settled(changed: Option<SystemTime>) -> bool {
-    changed
+fn is_settled(modified: Option<SystemTime>) -> bool {
+    modified
         .and_then(|t| t.elapsed().ok())
         .is_none_or(|age| age >= SETTLED_AFTER)
 }
@@ -203,19 +220,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_from_the_future_is_settled() {
+    fn file_from_the_future_is_settled() {
         let now = SystemTime::now();
         assert!(
-            settled(Some(now + Duration::from_secs(3600))),
+            is_settled(Some(now + Duration::from_secs(3600))),
             "the clock was set back"
         );
-        assert!(settled(Some(now - Duration::from_secs(2))));
-        assert!(settled(None), "a filesystem without times");
-        assert!(!settled(Some(now)));
+        assert!(is_settled(Some(now - Duration::from_secs(2))));
+        assert!(is_settled(None), "a filesystem without times");
+        assert!(!is_settled(Some(now)));
     }
 
     #[test]
-    fn the_files_a_runtime_loads_are_known_by_their_last_extension() {
+    fn runtime_loads_files_by_last_extension() {
         for (name, wanted) in [
             ("10-a.conf", true),
             ("10-a.conflist", true),
