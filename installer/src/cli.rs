@@ -1,4 +1,4 @@
-//! From the command line and the environment to a checked configuration.
+//! The command line and the environment, from raw text to a checked configuration. Imports no other folder.
 
 pub mod command;
 pub mod config;

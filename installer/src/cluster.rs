@@ -1,10 +1,11 @@
-//! The API server's side: this pod's identity, the plugin's token, its rights, and the end of the installation.
+//! The API server's side: this pod's identity, the plugin's token and permissions, and the decision whether a shutdown is an
+//! uninstall. Writes no file.
 
 pub mod api;
 pub mod credential_thread;
 pub mod identity;
+pub mod permissions;
 pub mod requests;
-pub mod rights;
 pub mod token;
 pub mod uninstall;
 pub mod volume;

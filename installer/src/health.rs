@@ -1,6 +1,6 @@
-//! What the installer tells people and machines: the log, `/readyz`, `/metrics` and `check`.
+//! What the installer tells people and probes: `/livez`, `/readyz`, `/metrics`, and the command `check`.
 
 pub mod check;
-pub(crate) use crate::node::report;
 pub mod serve;
 pub mod status;
+pub(crate) use crate::node::report;

@@ -94,9 +94,9 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
         bail!("{NODE} is not set: name the node whose pods are looked at");
     };
     let dir = text(RESULTS_DIR).filter(|d| !d.is_empty());
-    let given = RawSettings::default().variables(&lookup)?;
+    let given = RawSettings::default().with_variables(&lookup)?;
     let server = Server::from_given(&given)?;
-    let mut signals = Signals::take_over().context("take the signals over")?;
+    let mut signals = Signals::block().context("block SIGTERM and SIGINT")?;
     let counts = Arc::new(Counts::default());
     let asked = Arc::clone(&counts);
     serve::start(flags.admin, Arc::new(move |path| asked.answer(path)), log)?;
@@ -127,7 +127,7 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) 
         // At least once, however long the look has taken.
         loop {
             sys::wait_readable(&[signals.as_fd()], period.saturating_sub(began.elapsed()))?;
-            if signals.came() {
+            if signals.arrived() {
                 return Ok(());
             }
             if began.elapsed() >= period {
@@ -157,7 +157,7 @@ fn results(given: &RawSettings, dir: &str, log: Log) -> Result<Option<HostPath>>
 impl Repair {
     /// One look at the node, and what follows from it.
     fn look(&mut self) -> Result<(), Error> {
-        let mut client = api::as_pod(&self.server, Deadline::after(api::ASKING_TAKES))?;
+        let mut client = api::as_pod(&self.server, Deadline::after(api::TIMEOUT))?;
         let suspects = self.suspects();
         let all = !suspects.is_empty() || self.all_are_due();
         // A validator that fails keeps a new pod from running: on a node at rest this is an empty list.
@@ -227,7 +227,7 @@ impl Repair {
             }),
             None => BTreeMap::new(),
         };
-        self.voice.say(self.log, &report);
+        self.voice.write(self.log, &report);
         self.suspects.ask_about(found, Instant::now())
     }
 

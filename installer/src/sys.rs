@@ -1,45 +1,40 @@
-//! System calls that the standard library has no name for: signals as a file, waiting for several files, extended
-//! attributes. The home of `unsafe` in this crate; knows nothing of what it is used for.
-#![allow(unsafe_code, reason = "the one module that talks to the kernel by hand")]
+//! System calls without an interface in the standard library: signals as a file, waiting for several files, extended
+//! attributes.
 
 use std::{
-    ffi::CString,
     fs::File,
-    io::{self, Read},
-    mem::MaybeUninit,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
-    ptr,
+    io,
+    os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
 
-/// The signals that ask this process to end. From the moment this exists they are only seen by reading it, so that none
-/// interrupts a file that is half replaced, and none is lost while the process starts.
+use nix::sys::{
+    signal::{SigSet, Signal},
+    signalfd::{SfdFlags, SignalFd},
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr},
+    io::Errno,
+};
+
+/// SIGTERM and SIGINT, blocked and queued. They interrupt nothing, and a signal sent while the process starts is not lost.
 #[derive(Debug)]
-pub struct Signals(File);
+pub struct Signals(SignalFd);
 
 impl Signals {
-    /// Takes SIGTERM and SIGINT over. To be called before any thread is started: the mask is inherited.
-    pub fn take_over() -> io::Result<Self> {
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: the pointer is to memory of the right type, which the call fills.
-        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
-        for signal in [libc::SIGTERM, libc::SIGINT] {
-            // SAFETY: the set was filled by `sigemptyset`.
-            unsafe { libc::sigaddset(set.as_mut_ptr(), signal) };
-        }
-        // SAFETY: a filled set; the old mask is not wanted.
-        check(unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut()) })?;
-        // SAFETY: a filled set; -1 asks for a new descriptor.
-        let fd = check(unsafe { libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else has it.
-        Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
+    /// Blocks the signals. Call it before any thread is started, because threads inherit the mask.
+    pub fn block() -> io::Result<Self> {
+        let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+        signals.thread_block()?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        Ok(Self(SignalFd::with_flags(&signals, flags)?))
     }
 
-    /// True when at least one of the signals has come since the last call.
-    pub fn came(&mut self) -> bool {
-        let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+    /// Returns true if a signal has arrived since the last call.
+    pub fn arrived(&mut self) -> bool {
         let mut any = false;
-        while matches!(self.0.read(&mut info), Ok(n) if n > 0) {
+        while matches!(self.0.read_signal(), Ok(Some(_))) {
             any = true;
         }
         any
@@ -52,57 +47,33 @@ impl AsFd for Signals {
     }
 }
 
-/// Waits until one of the files can be read or the time is over. Returns early when interrupted: callers look anyway.
+/// Waits until one of the files is readable or the time is over; may return early.
 pub fn wait_readable(files: &[BorrowedFd<'_>], at_most: Duration) -> io::Result<()> {
-    let mut polled: Vec<libc::pollfd> = files
+    let mut files: Vec<PollFd<'_>> = files
         .iter()
-        .map(|file| libc::pollfd {
-            fd: file.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        })
+        .map(|file| PollFd::from_borrowed_fd(*file, PollFlags::IN))
         .collect();
-    // Rounded up: a wait of less than a millisecond must not become a busy loop.
-    let millis = i32::try_from(at_most.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
-    let count = libc::nfds_t::try_from(polled.len()).unwrap_or(0);
-    // SAFETY: the pointer and the count are those of one vector, which outlives the call.
-    match check(unsafe { libc::poll(polled.as_mut_ptr(), count, millis) }) {
-        Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
-        _ => Ok(()),
+    let timeout = Timespec::try_from(at_most).ok();
+    match poll(&mut files, timeout.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
-/// Gives one file every extended attribute of another (an SELinux label is one). What may not be set is left out: the
-/// kernel has already given the new file the label that its folder asks for.
+/// Copies every extended attribute, such as an SELinux label, from one file to another. Attributes that cannot be set are
+/// left out: the kernel has already labelled the new file after its directory.
 pub fn copy_attributes(from: &File, to: &File) {
     let mut names = vec![0u8; 4096];
-    // SAFETY: the pointer and the length are those of one buffer.
-    let length = unsafe { libc::flistxattr(from.as_raw_fd(), names.as_mut_ptr().cast(), names.len()) };
-    names.truncate(usize::try_from(length).unwrap_or(0));
-    for name in names.split(|b| *b == 0).filter(|n| !n.is_empty()) {
-        let Ok(name) = CString::new(name) else { continue };
+    let length = flistxattr(from, &mut names[..]).unwrap_or(0);
+    for name in names[..length].split(|b| *b == 0).filter(|n| !n.is_empty()) {
         let mut value = vec![0u8; 65_536];
-        let (fd, room) = (from.as_raw_fd(), value.len());
-        // SAFETY: the name ends in NUL, the pointer and the length are those of one buffer.
-        let length = unsafe { libc::fgetxattr(fd, name.as_ptr(), value.as_mut_ptr().cast(), room) };
-        let Ok(length) = usize::try_from(length) else {
-            continue;
-        };
-        // SAFETY: the name ends in NUL, and `length` bytes of the buffer were filled above.
-        unsafe { libc::fsetxattr(to.as_raw_fd(), name.as_ptr(), value.as_ptr().cast(), length, 0) };
+        if let Ok(length) = fgetxattr(from, name, &mut value[..]) {
+            let _ = fsetxattr(to, name, &value[..length], XattrFlags::empty());
+        }
     }
 }
 
-/// The user this process acts as.
+/// Returns the effective user ID of this process.
 pub fn effective_uid() -> u32 {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
-}
-
-fn check(result: i32) -> io::Result<i32> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    rustix::process::geteuid().as_raw()
 }

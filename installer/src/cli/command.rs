@@ -1,4 +1,4 @@
-//! The command line: which command, and which settings come with it.
+//! The command line: the command and the flags that come with it.
 
 use std::ffi::OsString;
 
@@ -9,30 +9,30 @@ use crate::cli::settings::{self, RawSettings, Setting};
 /// The program's name.
 pub const PROGRAM: &str = "evergreen-install";
 
-/// What to do.
+/// A command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
-    /// Install, and end.
+pub enum Command {
+    /// Install and exit.
     Once,
-    /// Install, and keep it right.
+    /// Install and keep the node right.
     Run,
-    /// Take everything away.
+    /// Remove everything.
     Uninstall,
-    /// Say what is wrong.
+    /// Report what is wrong.
     Check,
 }
 
 /// What the command line asks for.
-pub enum Asked {
-    /// Help, on one command or on all.
-    Help(Option<Verb>),
+pub enum Request {
+    /// Help on one command or on all.
+    Help(Option<Command>),
     /// The version.
     Version,
-    /// A command, or the usual one, with what flags have set.
-    Do(Option<Verb>, RawSettings),
+    /// A command, or the default one, with the settings from flags.
+    Run(Option<Command>, RawSettings),
 }
 
-impl Verb {
+impl Command {
     const ALL: [Self; 4] = [Self::Once, Self::Run, Self::Uninstall, Self::Check];
 
     fn from_word(word: &str) -> Option<Self> {
@@ -50,62 +50,66 @@ impl Verb {
 
     fn meaning(self) -> &'static str {
         match self {
-            Self::Once => "install, and end with exit code 0 when all is in place",
+            Self::Once => "install, and exit with code 0 when everything is in place",
             Self::Run => {
-                "install, keep it right while files, credentials and networks change, and clean up at the end"
+                "install, repair when files, credentials or networks change, and remove everything on uninstall"
             }
             Self::Uninstall => {
-                "remove everything that was installed, and give changed files their own bytes back"
+                "remove everything that was installed, and restore changed files byte for byte"
             }
             Self::Check => {
-                "say what is wrong on this node and what to do; changes nothing, exit code 1 if something is"
+                "report what is wrong on this node and what to do about it; changes nothing, exit code 1 on a fault"
             }
         }
     }
 }
 
-/// Reads the arguments.
-pub fn ask(arguments: impl IntoIterator<Item = OsString>) -> Result<Asked> {
+/// Parses the arguments.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request> {
     use lexopt::Arg::{Long, Short, Value};
     let mut parser = lexopt::Parser::from_args(arguments);
-    let (mut verb, mut given) = (None, RawSettings::default());
+    let (mut command, mut given) = (None, RawSettings::default());
     let mut help = false;
     while let Some(argument) = parser.next()? {
         match argument {
             Short('h') | Long("help") => help = true,
-            Short('V') | Long("version") => return Ok(Asked::Version),
+            Short('V') | Long("version") => return Ok(Request::Version),
             Long(flag) => match Setting::by_flag(flag) {
                 Some(setting) => given.flag(setting, parser.value()?)?,
                 None => bail!("unknown flag --{flag}; see {PROGRAM} --help"),
             },
-            Value(word) if verb.is_none() => {
-                let known = word.to_str().and_then(Verb::from_word);
-                verb =
+            Value(word) if command.is_none() => {
+                let known = word.to_str().and_then(Command::from_word);
+                command =
                     Some(known.with_context(|| format!("unknown command {word:?}; see {PROGRAM} --help"))?);
             }
             other => return Err(other.unexpected()).with_context(|| format!("see {PROGRAM} --help")),
         }
     }
     Ok(if help {
-        Asked::Help(verb)
+        Request::Help(command)
     } else {
-        Asked::Do(verb, given)
+        Request::Run(command, given)
     })
 }
 
-/// What is printed for `--help`.
-pub fn help(verb: Option<Verb>) -> String {
-    let usage = match verb {
+/// Returns the text of `--help`.
+pub fn help(command: Option<Command>) -> String {
+    let usage = match command {
         None => format!(
-            "Usage: {PROGRAM} [COMMAND] [FLAGS]\n\nCommands:\n{}\nWithout a command: run, or once when SLEEP is false.\n",
-            Verb::ALL
+            "Usage: {PROGRAM} [COMMAND] [FLAGS]\n\nCommands:\n{}\nWithout a command: run, or once if SLEEP is false.\n",
+            Command::ALL
                 .map(|v| format!("  {:<10} {}\n", v.word(), v.meaning()))
                 .concat()
         ),
-        Some(verb) => format!("Usage: {PROGRAM} {} [FLAGS]\n\n{}\n", verb.word(), verb.meaning()),
+        Some(command) => format!(
+            "Usage: {PROGRAM} {} [FLAGS]\n\n{}\n",
+            command.word(),
+            command.meaning()
+        ),
     };
     format!(
-        "{usage}\nSettings, each a variable or a flag; the flag wins:\n{}",
+        "{usage}\nSettings, each an environment variable or a flag; a flag takes precedence:\n{}",
         settings::table()
     )
 }

@@ -1,4 +1,4 @@
-//! From what was given to what is known to be right, in one step, before the node is touched.
+//! The checked configuration, made from the raw settings in one step before the node is touched.
 
 mod parse;
 
@@ -8,90 +8,90 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, bail};
-use evergreen_kube::log::Level;
+use anyhow::{Context, Result, bail};
+use evergreen_kube::log::{Component, Format, Level, Log};
 
 use crate::{
     cli::{entry::Entry, settings::RawSettings},
     host::HostPath,
 };
 
-/// Where our things are on the node. Enough to take them away.
+/// Where everything is on the node; all that a removal needs.
 #[derive(Debug, Clone)]
 pub struct Paths {
-    /// From here the runtime runs plugins.
+    /// The directory from which the runtime runs plugins.
     pub bin_dir: HostPath,
-    /// From here it loads networks.
+    /// The directory from which it loads networks.
     pub net_dir: HostPath,
-    /// Ours alone, below `net_dir` because that is what is mounted: token, CA, originals. Named after `type`, so that two
-    /// releases do not meet in it; runtimes read no directory of this name.
+    /// The installer's own directory, for token, CA and originals. It is in `net_dir`, which is mounted, and runtimes ignore
+    /// it; named after `type`, so that two releases do not share it.
     pub own_dir: HostPath,
     /// The plugin's kubeconfig.
     pub kubeconfig: HostPath,
     /// The plugin's file name and the `type` of its entry.
     pub type_name: String,
-    /// Files of the image to install.
+    /// The directory of the image whose files are installed.
     pub image_bin_dir: PathBuf,
-    /// The plugin's file stays at a removal.
+    /// A removal keeps the plugin's binary.
     pub keep_binary: bool,
 }
 
-/// What the node shall be like.
+/// What the node should hold, and how the installer behaves.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where.
+    /// Where everything is.
     pub place: Paths,
-    /// Our object in the conflist.
+    /// Our entry in the conflist.
     pub entry: Entry,
-    /// Which networks get it.
+    /// Which networks get the entry.
     pub networks: Networks,
-    /// The API server, and what this pod comes to it with.
+    /// The API server, and this pod's credential for it.
     pub server: Server,
-    /// Another one, joined with it.
+    /// Another CA bundle, joined with the pod's.
     pub extra_ca_file: Option<PathBuf>,
     /// How long `once` waits for a network.
     pub wait: Duration,
-    /// What SIGTERM means.
+    /// What happens on SIGTERM.
     pub on_term: OnTerm,
-    /// What it means when the API server cannot be asked.
+    /// What happens on SIGTERM if the API server gives too little evidence: `Remove` or `Keep`.
     pub on_term_unsure: OnTerm,
-    /// Name of our DaemonSet.
+    /// The name of this pod's DaemonSet.
     pub daemonset: String,
-    /// Where probes and metrics are served; none: nowhere.
+    /// The port for probes and metrics; none to serve nothing.
     pub port: Option<u16>,
-    /// Which token the plugin gets.
+    /// Which token the plugin uses.
     pub token_source: TokenSource,
-    /// Whose token is requested: namespace (empty: the pod's) and name; none: the pod's own account.
+    /// The ServiceAccount to request a token for: namespace (empty for the pod's) and name; none for the pod's own.
     pub account: Option<(String, String)>,
-    /// For whom the token is; empty: for the API server.
+    /// The audiences of a requested token; empty for the API server's own.
     pub audiences: Vec<String>,
-    /// For how long it is asked, in seconds.
+    /// The lifetime of a requested token, in seconds.
     pub token_seconds: u64,
-    /// Where the node's root is mounted.
+    /// Where the node's directories are mounted.
     pub prefix: PathBuf,
-    /// Where the kubelet keeps its pods' volumes.
+    /// The kubelet's root directory.
     pub kubelet_dir: HostPath,
-    /// The node's name, when it was given.
+    /// The node's name, if it was given.
     pub node_name: Option<String>,
 }
 
-/// Which token the plugin gets.
+/// Which token the plugin uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenSource {
-    /// One of its own, or a copy of the pod's where that is refused.
+    /// A requested one, or else a copy of the pod's.
     Auto,
-    /// One of its own.
+    /// A requested one.
     Request,
     /// A copy of the pod's.
     Copy,
-    /// None: the kubelet's own volume on the host is used.
+    /// The one in the kubelet's volume on the node.
     KubeletVolume,
 }
 
-/// The API server, and what this pod comes to it with.
+/// The API server, and this pod's credential for it.
 #[derive(Debug, Clone)]
 pub struct Server {
-    /// Its address.
+    /// Its URL.
     pub url: String,
     /// The pod's projected token.
     pub token_file: PathBuf,
@@ -102,30 +102,30 @@ pub struct Server {
 /// Which networks get our entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Networks {
-    /// The one the runtime uses.
+    /// The network that the runtime uses.
     First,
-    /// Every one that is not loopback.
+    /// Every network except loopback.
     All,
-    /// The one in this file.
+    /// The network in this file.
     Named(String),
 }
 
-/// What SIGTERM means.
+/// What happens on SIGTERM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnTerm {
-    /// Remove when the installer is really going away.
+    /// Remove on an uninstall, keep on an update.
     Auto,
-    /// Remove.
+    /// Remove everything.
     Remove,
-    /// Leave everything as it is.
+    /// Keep everything.
     Keep,
 }
 
-/// The `type` of Linkerd's chart, for a removal that was given no template.
-const USUAL_TYPE: &str = "linkerd-cni";
+/// The `type` in Linkerd's chart, for a removal without a template.
+const DEFAULT_TYPE: &str = "linkerd-cni";
 
 impl Paths {
-    /// The directories and names, for `type_name`.
+    /// Checks the settings of the paths, for a plugin of this name.
     pub fn from_given(given: &RawSettings, type_name: &str) -> Result<Self> {
         let prefix = Path::new(given.value("CONTAINER_MOUNT_PREFIX"));
         let net_dir = HostPath::new(prefix, parse::absolute(given, "DEST_CNI_NET_DIR")?);
@@ -136,18 +136,18 @@ impl Paths {
             net_dir,
             type_name: type_name.to_owned(),
             image_bin_dir: parse::absolute(given, "CONTAINER_CNI_BIN_DIR")?.to_path_buf(),
-            keep_binary: parse::truth(given, "EVERGREEN_KEEP_BINARY")?,
+            keep_binary: parse::boolean(given, "EVERGREEN_KEEP_BINARY")?,
         })
     }
 
-    /// For a removal: the template is read when there is one, only for its `type`.
+    /// Checks what a removal needs. Of the template, if there is one, only `type` matters.
     pub fn for_removal(given: &RawSettings) -> Result<Self> {
         match parse::template(given)? {
             Some(text) => Self::from_given(
                 given,
                 Entry::from_template(&text, Path::new(""), None)?.type_name(),
             ),
-            None => Self::from_given(given, USUAL_TYPE),
+            None => Self::from_given(given, DEFAULT_TYPE),
         }
     }
 
@@ -168,7 +168,7 @@ impl Paths {
 }
 
 impl Config {
-    /// Everything, checked.
+    /// Checks all settings.
     pub fn from_given(given: &RawSettings) -> Result<Self> {
         let Some(text) = parse::template(given)? else {
             bail!(
@@ -212,7 +212,7 @@ impl Config {
 }
 
 impl Server {
-    /// Where it is, and the files to use.
+    /// Checks the settings of the API server.
     pub fn from_given(given: &RawSettings) -> Result<Self> {
         let token_file = parse::absolute(given, "KUBE_TOKEN_FILE")?.to_path_buf();
         Ok(Self {
@@ -239,7 +239,7 @@ impl Networks {
             "all" => Self::All,
             name if name.contains('/') => {
                 bail!(
-                    "EVERGREEN_CONFLIST is {name:?}: write `first`, `all` or a file's name without its directory"
+                    "EVERGREEN_CONFLIST is {name:?}: write `first`, `all` or a file name without a directory"
                 )
             }
             name => Self::Named(name.to_owned()),
@@ -272,24 +272,28 @@ impl TokenSource {
     }
 }
 
-/// The log's level; linkerd-cni's words for more and less detail are taken too.
-pub fn level(given: &RawSettings) -> Result<Level> {
-    Ok(match given.value("EVERGREEN_LOG_LEVEL") {
+/// Returns the installer's log. linkerd-cni's words for more and less detail are accepted, too.
+pub fn log(given: &RawSettings) -> Result<Log> {
+    let level = match given.value("EVERGREEN_LOG_LEVEL") {
         "trace" | "debug" => Level::Debug,
         "info" => Level::Info,
         "warn" | "warning" | "error" => Level::Warn,
-        other => bail!("the log level is {other:?}: write `debug`, `info` or `warn`"),
-    })
+        other => bail!("EVERGREEN_LOG_LEVEL is {other:?}: write `debug`, `info` or `warn`"),
+    };
+    let format = given.value("EVERGREEN_LOG_FORMAT");
+    let format = Format::parse(format)
+        .with_context(|| format!("EVERGREEN_LOG_FORMAT is {format:?}: write `logfmt` or `json`"))?;
+    Ok(Log::new(Component::Installer, level).format(format))
 }
 
-/// True when a template was given in both ways: the text counts.
+/// Returns true if the template was given as text and as a file, which is then ignored.
 pub fn has_two_templates(given: &RawSettings) -> bool {
     !given.value("CNI_NETWORK_CONFIG").is_empty() && !given.value("CNI_NETWORK_CONFIG_FILE").is_empty()
 }
 
-/// What SLEEP says: true for `run`, false for `once`.
-pub fn stays(given: &RawSettings) -> Result<bool> {
-    parse::truth(given, "SLEEP")
+/// Returns `SLEEP`: true for `run`, false for `once`.
+pub fn sleep(given: &RawSettings) -> Result<bool> {
+    parse::boolean(given, "SLEEP")
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! Every variable and flag, its default and meaning, in one table. `--help` prints it, the README holds the same text, and
-//! nothing else in the program reads the environment.
+//! Every variable and flag, its default and meaning, in one table, which `--help` and the README show. All other code gets
+//! its settings from here and never reads the environment.
 
 use std::{collections::BTreeMap, ffi::OsString, fmt::Write};
 
 use anyhow::{Context, Result, bail};
 
-/// One thing that can be set, by a flag or, when the flag is absent, by a variable.
+/// A setting, given by a flag or else by an environment variable.
 #[derive(Debug)]
 pub struct Setting {
-    /// Name of the variable; the flag is the same in lower case with dashes, without `EVERGREEN_`.
+    /// The variable. The flag is the same in lower case with dashes, without `EVERGREEN_`.
     pub variable: &'static str,
-    /// What holds when neither is given. Empty: nothing.
+    /// The default; empty for none.
     pub default: &'static str,
-    /// For people.
+    /// The meaning, for `--help`.
     pub meaning: &'static str,
 }
 
-/// The table. The names without `EVERGREEN_` are those that Linkerd's chart sets.
+/// The table. Linkerd's chart sets the names without `EVERGREEN_`.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "DEST_CNI_BIN_DIR",
@@ -36,7 +36,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "CONTAINER_CNI_BIN_DIR",
         default: "/opt/cni/bin",
-        meaning: "directory of the image whose files are installed; the plugin among them gets the name `type` asks for",
+        meaning: "directory in the image whose files are installed; the plugin is installed under the name in `type`",
     },
     Setting {
         variable: "CNI_NETWORK_CONFIG",
@@ -46,12 +46,12 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "CNI_NETWORK_CONFIG_FILE",
         default: "",
-        meaning: "file with that template, read when CNI_NETWORK_CONFIG is not set",
+        meaning: "file with that template, read if CNI_NETWORK_CONFIG is not set",
     },
     Setting {
         variable: "KUBECONFIG_FILE_NAME",
         default: "ZZZ-linkerd-cni-kubeconfig",
-        meaning: "name of the plugin's kubeconfig in the net dir",
+        meaning: "file name of the plugin's kubeconfig in DEST_CNI_NET_DIR",
     },
     Setting {
         variable: "KUBE_TOKEN_FILE",
@@ -61,12 +61,12 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "KUBE_CA_FILE",
         default: "",
-        meaning: "certificates that the API server is checked against; `ca.crt` beside the token when not set",
+        meaning: "CA bundle to verify the API server with; by default `ca.crt` beside the token",
     },
     Setting {
         variable: "EVERGREEN_EXTRA_CA_FILE",
         default: "",
-        meaning: "further certificates, joined with those of KUBE_CA_FILE",
+        meaning: "additional CA certificates, joined with those of KUBE_CA_FILE",
     },
     Setting {
         variable: "KUBERNETES_SERVICE_HOST",
@@ -96,76 +96,81 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         variable: "EVERGREEN_ON_TERM",
         default: "auto",
-        meaning: "what `run` does when it is asked to end: `remove` everything, `keep` everything, or `auto`: \
-                  remove only when its DaemonSet is going away",
+        meaning: "what `run` does on SIGTERM: `remove` everything, `keep` everything, or `auto`: remove on an uninstall, keep \
+                  on an update",
     },
     Setting {
         variable: "EVERGREEN_ON_TERM_UNSURE",
         default: "keep",
-        meaning: "what `auto` does when the API server cannot be asked: `keep` or `remove`",
+        meaning: "what `auto` does if the API server does not give enough evidence: `keep` or `remove`",
     },
     Setting {
         variable: "EVERGREEN_DAEMONSET",
         default: "linkerd-cni",
-        meaning: "name of the DaemonSet this pod belongs to, in the pod's namespace",
+        meaning: "name of this pod's DaemonSet, in the pod's namespace",
     },
     Setting {
         variable: "EVERGREEN_TOKEN_SOURCE",
         default: "auto",
-        meaning: "which token the plugin gets: `request` one of its own, `copy` this pod's, `kubelet-volume` (the kubelet's \
-                  own files), or `auto`: `run` requests, and copies where that is refused; `once` uses the volume",
+        meaning: "which token the plugin uses: `request` one of its own, `copy` this pod's, `kubelet-volume` (the kubelet's \
+                  own files), or `auto`: `run` requests one and falls back to a copy, `once` uses the volume",
     },
     Setting {
         variable: "EVERGREEN_KUBELET_DIR",
         default: "/var/lib/kubelet",
-        meaning: "where the kubelet keeps its pods' volumes on this node",
+        meaning: "the kubelet's root directory on this node, which holds the volumes of its pods",
     },
     Setting {
         variable: "EVERGREEN_SERVICE_ACCOUNT",
         default: "",
-        meaning: "whose token is requested, as NAME or NAMESPACE/NAME; this pod's own account when not set",
+        meaning: "ServiceAccount to request a token for, as NAME or NAMESPACE/NAME; by default this pod's own",
     },
     Setting {
         variable: "EVERGREEN_TOKEN_AUDIENCE",
         default: "",
-        meaning: "for whom it is, several by comma; the API server's own audience when not set",
+        meaning: "audiences of a requested token, comma-separated; by default the API server's own",
     },
     Setting {
         variable: "EVERGREEN_TOKEN_SECONDS",
         default: "86400",
-        meaning: "for how long it is asked, at least 600; what the server gives is obeyed",
+        meaning: "requested lifetime of the token in seconds, at least 600; the API server may shorten it",
     },
     Setting {
         variable: "NODE_NAME",
         default: "",
-        meaning: "name of this node, which a requested token dies with; what this pod's token says when not set",
+        meaning: "name of this node, to which a requested token is bound; by default from this pod's token",
     },
     Setting {
         variable: "EVERGREEN_KEEP_BINARY",
         default: "false",
-        meaning: "`true` leaves the plugin's file at a removal: a runtime that remembers how a pod was started can still stop it",
+        meaning: "`true` keeps the plugin's binary on removal, for runtimes that call it again to stop pods it was called for",
     },
     Setting {
         variable: "EVERGREEN_ADMIN_PORT",
         default: "9991",
-        meaning: "port of /livez, /readyz and /metrics while `run` runs; `off` for none, 0 for any that is free",
+        meaning: "port of /livez, /readyz and /metrics during `run`; `off` for none, 0 for any free port",
     },
     Setting {
         variable: "EVERGREEN_LOG_LEVEL",
         default: "info",
         meaning: "`debug`, `info` or `warn`",
     },
+    Setting {
+        variable: "EVERGREEN_LOG_FORMAT",
+        default: "logfmt",
+        meaning: "`logfmt` or `json`; `plain` means `logfmt`",
+    },
 ];
 
-/// The variables whose empty value means something else than their default.
+/// The variables for which an empty value is a value.
 const EMPTY_COUNTS: &[&str] = &["CONTAINER_MOUNT_PREFIX"];
 
-/// What was set, by whom, not yet checked.
+/// The settings that were given, not yet checked.
 #[derive(Debug, Default)]
 pub struct RawSettings(BTreeMap<&'static str, String>);
 
 impl Setting {
-    /// The flag that sets it, without the dashes before it.
+    /// Returns the flag without its leading dashes.
     pub fn flag(&self) -> String {
         self.variable
             .trim_start_matches("EVERGREEN_")
@@ -173,33 +178,33 @@ impl Setting {
             .replace('_', "-")
     }
 
-    /// The setting a flag belongs to.
+    /// Returns the setting of a flag.
     pub fn by_flag(flag: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|s| s.flag() == flag)
     }
 }
 
 impl RawSettings {
-    /// Remembers a flag.
+    /// Adds a flag.
     pub fn flag(&mut self, setting: &'static Setting, value: OsString) -> Result<()> {
-        self.put(setting, value)
+        self.insert(setting, value)
             .with_context(|| format!("read --{}", setting.flag()))
     }
 
-    /// Adds the variables that no flag has overruled.
-    pub fn variables(mut self, lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
+    /// Adds the environment variables whose flag was not given.
+    pub fn with_variables(mut self, lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
         for setting in SETTINGS {
             if let Some(value) = lookup(setting.variable)
                 && !self.0.contains_key(setting.variable)
             {
-                self.put(setting, value)
+                self.insert(setting, value)
                     .with_context(|| format!("read {}", setting.variable))?;
             }
         }
         Ok(self)
     }
 
-    /// The value of a variable in the table, or its default.
+    /// Returns the value of a variable in the table, or its default.
     pub fn value(&self, variable: &str) -> &str {
         let default = SETTINGS
             .iter()
@@ -211,7 +216,7 @@ impl RawSettings {
         }
     }
 
-    fn put(&mut self, setting: &'static Setting, value: OsString) -> Result<()> {
+    fn insert(&mut self, setting: &'static Setting, value: OsString) -> Result<()> {
         let Ok(value) = value.into_string() else {
             bail!("the value is not UTF-8")
         };
@@ -220,7 +225,7 @@ impl RawSettings {
     }
 }
 
-/// The table for people, as `--help` and the README print it.
+/// Returns the table as `--help` and the README show it.
 pub fn table() -> String {
     let mut text = String::new();
     for setting in SETTINGS {
@@ -244,49 +249,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_overrules_a_variable_and_a_variable_the_default() {
+    fn flag_precedes_variable_precedes_default() {
         let environment =
             |name: &str| (name == "SLEEP" || name == "KUBE_CA_FILE").then(|| OsString::from("v"));
         let mut given = RawSettings::default();
         given
             .flag(Setting::by_flag("sleep").unwrap(), "f".into())
             .unwrap();
-        let given = given.variables(environment).unwrap();
+        let given = given.with_variables(environment).unwrap();
         assert_eq!(given.value("SLEEP"), "f");
         assert_eq!(given.value("KUBE_CA_FILE"), "v");
         assert_eq!(given.value("DEST_CNI_NET_DIR"), "/etc/cni/net.d");
     }
 
     #[test]
-    fn an_empty_variable_is_not_set_except_for_the_mount_prefix() {
+    fn empty_variable_counts_only_for_mount_prefix() {
         let given = RawSettings::default()
-            .variables(|_| Some(OsString::new()))
+            .with_variables(|_| Some(OsString::new()))
             .unwrap();
         assert_eq!(given.value("DEST_CNI_NET_DIR"), "/etc/cni/net.d");
         assert_eq!(given.value("CONTAINER_MOUNT_PREFIX"), "");
     }
 
     #[test]
-    fn the_readme_holds_the_same_table() {
-        let readme = include_str!("../../README.md");
-        assert!(
-            readme.contains(&format!("```\n{}```\n", table())),
-            "put this into installer/README.md:\n{}",
-            table()
-        );
+    fn readme_shows_the_settings_table() {
+        let (readme, table) = (include_str!("../../README.md"), table());
+        let shown = readme.contains(&format!("```\n{table}```\n"));
+        assert!(shown, "installer/README.md must contain:\n{table}");
     }
 
     #[test]
-    fn the_readme_holds_the_table_as_help_prints_it() {
-        assert!(
-            include_str!("../../README.md").contains(&table()),
-            "installer/README.md should hold:\n{}",
-            table()
-        );
-    }
-
-    #[test]
-    fn every_setting_has_a_flag_of_its_own() {
+    fn each_setting_has_its_own_flag() {
         for setting in SETTINGS {
             assert_eq!(
                 Setting::by_flag(&setting.flag()).unwrap().variable,

@@ -1,11 +1,11 @@
-//! The thread that talks to the API server, so that no turn ever waits for it.
+//! The thread that talks to the API server, so that no reconcile pass waits for it.
 //!
-//! It keeps a token of the plugin's own (see [`super::token`]) and asks the API server whether it takes what lies on the
-//! node. What it comes to is left for the turns and for `serve`; it touches no file itself.
+//! It obtains a token for the plugin (see [`super::token`]) and asks the API server whether it accepts the credential on the
+//! node. It only publishes what it finds out: reconcile passes write the files, `health` reports.
 
 mod review;
 mod schedule;
-mod work;
+mod worker;
 
 use std::{
     os::unix::net::UnixStream,
@@ -16,97 +16,97 @@ use std::{
 use anyhow::{Context, Result};
 use evergreen_kube::log::Log;
 
-use self::work::Work;
+pub use self::review::Review;
+use self::worker::Worker;
 use crate::{
     cli::config::{Config, TokenSource},
-    cluster::{token::Token, volume},
-    health::status::Status,
+    cluster::{token::Token, uninstall::Baseline, volume},
 };
 
-/// The thread's side that everybody sees.
+/// What the thread shares with the others.
 #[derive(Debug)]
 pub struct CredentialThread {
     state: Mutex<State>,
-    changed: Condvar,
+    woken: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
     token: Token,
-    /// Somebody has something to show.
-    woken: bool,
+    review: Review,
+    baseline: Baseline,
+    /// Files may have changed since the thread last looked.
+    wake: bool,
 }
 
 impl CredentialThread {
-    /// Starts the thread; a byte is written to `bell` whenever a turn is due because of it.
-    pub fn start(config: &Config, status: &Arc<Status>, bell: UnixStream, log: Log) -> Result<Arc<Self>> {
-        let credential_thread = Arc::new(Self::new(config));
-        let work = Work::new(
-            config.clone(),
-            Arc::clone(&credential_thread),
-            Arc::clone(status),
-            Some(bell),
-            log,
-        );
-        thread::Builder::new()
-            .name("credential_thread".to_owned())
-            .spawn(move || work.for_ever())
-            .context("start a thread")?;
-        Ok(credential_thread)
-    }
-
-    /// One that asks nobody, for a turn that must not wait.
+    /// The state before the thread has started.
     pub fn new(config: &Config) -> Self {
         let token = match config.token_source {
             TokenSource::Copy => Token::Copy("EVERGREEN_TOKEN_SOURCE is copy"),
             TokenSource::Auto | TokenSource::Request | TokenSource::KubeletVolume => Token::Undecided,
         };
         Self {
-            state: Mutex::new(State { token, woken: false }),
-            changed: Condvar::new(),
+            state: Mutex::new(State {
+                token,
+                review: Review::Pending,
+                baseline: Baseline::default(),
+                wake: false,
+            }),
+            woken: Condvar::new(),
         }
     }
 
-    /// Which token belongs on the node.
+    /// Starts the thread. It writes a byte to `waker` whenever it has decided on another token.
+    pub fn start(self: &Arc<Self>, config: &Config, waker: UnixStream, log: Log) -> Result<()> {
+        let worker = Worker::new(config.clone(), Arc::clone(self), Some(waker), log);
+        thread::Builder::new()
+            .name("credential".to_owned())
+            .spawn(move || worker.run())
+            .context("start the credential thread")?;
+        Ok(())
+    }
+
+    /// Returns the token that belongs on the node.
     pub fn token(&self) -> Token {
         self.state().token.clone()
     }
 
-    /// Tells the thread that files may have changed.
+    /// Returns the API server's last answer about the credential on the node.
+    pub fn review(&self) -> Review {
+        self.state().review.clone()
+    }
+
+    /// Returns what an uninstall would take away.
+    pub fn baseline(&self) -> Baseline {
+        self.state().baseline
+    }
+
+    /// Makes the thread read the files on the node again.
     pub fn wake(&self) {
-        self.state().woken = true;
-        self.changed.notify_all();
+        self.state().wake = true;
+        self.woken.notify_all();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is a single assignment, so a thread that panicked has left the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Decides once, for an installer that does not stay. It renews nothing, so the kubelet's own volume is the best there is.
+/// Decides once, for `once`. It renews nothing afterwards, so the kubelet's own volume is the best source.
 pub fn decide_once(config: &Config, log: Log) -> Token {
     if config.token_source == TokenSource::Auto {
         return volume::find(config).map_or_else(
             |error| {
-                log.warn(format_args!(
-                    "token=copy, which nobody renews, because={:?}",
-                    format!("{error:#}")
-                ));
-                Token::Copy(
-                    "an installer that does not stay renews nothing, and the kubelet's volume was not found",
-                )
+                log.with(&[("error", &format_args!("{error:#}"))])
+                    .warn("using a copy of the pod's token that is not renewed");
+                Token::Copy("`once` does not renew tokens, and the kubelet's volume was not found")
             },
             Token::Volume,
         );
     }
-    let credential_thread = Arc::new(CredentialThread::new(config));
-    Work::new(
-        config.clone(),
-        Arc::clone(&credential_thread),
-        Arc::default(),
-        None,
-        log,
-    )
-    .keep_token();
-    credential_thread.token()
+    let shared = Arc::new(CredentialThread::new(config));
+    Worker::new(config.clone(), Arc::clone(&shared), None, log).ensure_token();
+    shared.token()
 }

@@ -1,8 +1,8 @@
-//! A token of the plugin's own. Asked for here, decided by [`super::credential_thread`], written by `node::credentials`.
+//! The plugin's token. Requested here, chosen by [`super::credential_thread`], written by `node::credentials`.
 //!
-//! A copy of the pod's token dies with the pod. One that is bound to the Node lives through every replacement of the
-//! installer and still dies with the node; where the server cannot bind to nodes (before Kubernetes 1.31) an unbound one is
-//! asked for, and only for an hour, since nothing but time ends it.
+//! A copy of the pod's token dies with the pod. A token bound to the Node outlives every installer pod, and still dies with
+//! the node. API servers before Kubernetes 1.31 cannot bind to nodes; there the token is unbound, and requested for an hour
+//! only, because nothing but its expiry ends it.
 
 mod existing;
 
@@ -19,19 +19,19 @@ use crate::{
     },
 };
 
-/// Life of an unbound token, in seconds.
+/// The lifetime of an unbound token, in seconds.
 const UNBOUND_SECONDS: u64 = 3600;
 
-/// How the token on the node was made.
+/// The kind of the token on the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// By TokenRequest, bound to the Node.
+    /// Requested, bound to the Node.
     NodeBound,
-    /// By TokenRequest, bound to nothing.
+    /// Requested, bound to nothing.
     Unbound,
-    /// As the kubelet wrote it for the installer's pod.
+    /// A copy of the installer pod's token.
     Copy,
-    /// None of ours: the kubelet's own volume is used.
+    /// The token in the kubelet's volume; none is copied.
     KubeletVolume,
 }
 
@@ -42,42 +42,42 @@ pub enum Token {
     Undecided,
     /// This requested token.
     Minted(Minted),
-    /// None of ours: the kubelet's own volume is used.
+    /// The one in the kubelet's volume; none is copied.
     Volume(Volume),
     /// A copy of the pod's token, for this reason: one of a few texts, so that the record of it seldom changes.
     Copy(&'static str),
 }
 
-/// Whose token is asked for, and how.
+/// A token to request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The ServiceAccount's namespace.
     pub namespace: String,
     /// Its name.
     pub account: String,
-    /// For whom; empty for the API server itself.
+    /// The audiences; empty for the API server's own.
     pub audiences: Vec<String>,
-    /// For how long, in seconds.
+    /// The lifetime, in seconds.
     pub seconds: u64,
-    /// The node's name and, when it is known, its uid.
+    /// The node's name and its UID, empty if unknown.
     pub node: Option<(String, String)>,
 }
 
-/// A token that was given to us.
+/// A token that the API server issued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Minted {
     /// The token.
     pub token: Secret,
-    /// How it was made.
+    /// Its kind.
     pub kind: Kind,
-    /// When it ends, in seconds since 1970.
+    /// When it expires, in seconds since 1970.
     pub ends: i64,
-    /// When the next one is to be asked for.
+    /// When to request the next one.
     pub renew_at: i64,
 }
 
 impl Kind {
-    /// The word for it, in logs, metrics and on disk.
+    /// Returns the word for it in logs, metrics and on disk.
     pub fn word(self) -> &'static str {
         match self {
             Self::NodeBound => "node-bound",
@@ -105,7 +105,7 @@ impl fmt::Display for Kind {
 }
 
 impl Minted {
-    /// A token that lives from `since` to `ends`.
+    /// A token that is valid from `since` to `ends`.
     pub fn new(token: Secret, kind: Kind, since: i64, ends: i64) -> Self {
         Self {
             token,
@@ -116,27 +116,27 @@ impl Minted {
     }
 }
 
-/// A moment between half and two thirds of a life. `chance`, from 0 to 1, spreads the renewals of many nodes.
+/// Returns a time between half and two thirds of a lifetime. `chance`, from 0 to 1, spreads the renewals of many nodes.
 fn renewal(since: i64, ends: i64, chance: f64) -> i64 {
     let life = ends.saturating_sub(since).max(0);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
-        reason = "seconds of a token's life"
+        reason = "a lifetime in seconds is small"
     )]
     let share = (life as f64 * (0.5 + chance.clamp(0.0, 1.0) / 6.0)) as i64;
     since.saturating_add(share)
 }
 
-/// Whose token is wanted: what was configured, and for the rest what the pod's own token says.
-pub fn wanted(config: &Config, pods: &Claims) -> Wanted {
-    let own = account_of(pods).unwrap_or_default();
+/// Returns the token to request: as configured, and for the rest from the claims of the pod's own token.
+pub fn wanted(config: &Config, pod: &Claims) -> Wanted {
+    let own = account_of(pod).unwrap_or_default();
     let (namespace, account) = match &config.account {
         Some((namespace, name)) if namespace.is_empty() => (own.0, name.clone()),
         Some(account) => account.clone(),
         None => own,
     };
-    let claimed = pods.kubernetes.node.clone().map(|n| (n.name, n.uid));
+    let claimed = pod.kubernetes.node.clone().map(|n| (n.name, n.uid));
     let node = match (&config.node_name, claimed) {
         (Some(name), Some((claimed, uid))) if *name == claimed => Some((claimed, uid)),
         (Some(name), _) => Some((name.clone(), String::new())),
@@ -151,11 +151,11 @@ pub fn wanted(config: &Config, pods: &Claims) -> Wanted {
     }
 }
 
-/// Asks for a token, the best kind first. The error is the one of the last kind there was to try.
+/// Requests a token, the best kind first. The error is that of the last kind that was tried.
 pub fn mint(client: &mut Client, wanted: &Wanted) -> Result<Minted, Error> {
     if let Some((name, uid)) = &wanted.node {
-        // Not every installer may read nodes; without a uid the server takes the one there is.
-        let asked = if uid.is_empty() {
+        // RBAC may deny reading nodes; without a UID the API server binds to the node of that name.
+        let uid = if uid.is_empty() {
             client.node(name).map(|node| node.uid).unwrap_or_default()
         } else {
             uid.clone()
@@ -163,28 +163,24 @@ pub fn mint(client: &mut Client, wanted: &Wanted) -> Result<Minted, Error> {
         let bound = BoundTo {
             kind: "Node",
             name,
-            uid: &asked,
+            uid: &uid,
         };
         match client.token_request(&request(wanted, wanted.seconds, Some(bound))) {
-            Ok(given) => {
-                return Ok(Minted::new(
-                    given.token,
-                    Kind::NodeBound,
-                    clock::now(),
-                    given.expires,
-                ));
+            Ok(issued) => {
+                let now = clock::now();
+                return Ok(Minted::new(issued.token, Kind::NodeBound, now, issued.expires));
             }
-            // What a server says that cannot do it, or that knows the node by another uid.
+            // The API server cannot bind to nodes, or knows the node by another UID.
             Err(e) if matches!(e.class, Class::BadRequest | Class::NotFound | Class::Conflict) => {}
             Err(e) => return Err(e),
         }
     }
-    let given = client.token_request(&request(wanted, UNBOUND_SECONDS.min(wanted.seconds), None))?;
+    let issued = client.token_request(&request(wanted, UNBOUND_SECONDS.min(wanted.seconds), None))?;
     Ok(Minted::new(
-        given.token,
+        issued.token,
         Kind::Unbound,
         clock::now(),
-        given.expires,
+        issued.expires,
     ))
 }
 
@@ -198,7 +194,7 @@ fn request<'a>(wanted: &'a Wanted, seconds: u64, bound: Option<BoundTo<'a>>) -> 
     }
 }
 
-/// Namespace and name of the account that a token is of.
+/// Returns namespace and name of the ServiceAccount that the claims belong to.
 pub fn account_of(claims: &Claims) -> Option<(String, String)> {
     let (namespace, name) = claims
         .sub
@@ -212,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_renewed_between_half_and_two_thirds_of_its_life() {
+    fn renewal_is_between_half_and_two_thirds() {
         assert_eq!(renewal(1000, 1600, 0.0), 1300);
         assert_eq!(renewal(1000, 1600, 1.0), 1400);
         assert_eq!(renewal(1000, 900, 0.5), 1000);

@@ -1,166 +1,113 @@
-//! Asked to end: is this the end of the installation on this node, or will another installer follow?
+//! At SIGTERM: is this an uninstall, or will another installer follow?
 //!
-//! Removing at each end would leave pods unmeshed during every update; never removing would leave a node with a plugin
-//! nobody keeps. So the DaemonSet is asked for. An uninstallation takes it first and the pod's rights right after, so that
-//! there is often nobody left who may ask: then it shows in the loss of rights that the pod had before. Linkerd's chart
-//! does not let its pods read DaemonSets; there it shows only so. Who deletes the whole namespace takes the pods first.
+//! Removing at every shutdown would leave pods unmeshed during each update; never removing would leave an orphaned plugin on
+//! the node. So the API server is asked about the DaemonSet. `helm uninstall` deletes it first and this pod's permissions
+//! soon after, so there may be no permission left to ask with. Then the loss of permissions that the pod is known to have
+//! had is the evidence; under Linkerd's chart, whose pods may not read DaemonSets, it is the only one.
 
-pub mod evidence;
+mod evidence;
 
 use std::{
-    fmt, mem, thread,
+    mem, thread,
     time::{Duration, Instant},
 };
 
-use evergreen_kube::{Error, log::Log};
+use evergreen_kube::log::Log;
 
-use self::evidence::{Daemonset, Pods, Seen};
+pub use self::evidence::{Baseline, Evidence};
 use crate::{
     cli::config::{Config, OnTerm},
-    cluster::api,
+    cluster::{
+        api,
+        uninstall::evidence::{Action, When},
+    },
 };
 
-/// How long rights must be gone to be gone for good: an API server that has just started answers 403 for a while.
-const GONE_FOR_GOOD: Duration = Duration::from_secs(3);
-/// How long their loss is waited for (an uninstallation takes the DaemonSet first and its rights soon after), and an answer.
-const WATCHED_FOR: Duration = Duration::from_secs(8);
-/// Rights that were lost longer ago, while the DaemonSet lived, were lost by something else: a signing key replaced at once
-/// makes every token unknown.
+/// How long permissions must be lost without a break: an API server that has just started answers 403 for a while.
+const LOST_FOR: Duration = Duration::from_secs(3);
+/// How long evidence of an uninstall, or an answer, is waited for.
+const OBSERVED_FOR: Duration = Duration::from_secs(8);
+/// A token that has been rejected for longer than this before SIGTERM was not revoked by an uninstall: a replaced signing
+/// key, for example, makes every token unknown.
 const OLD_TROUBLE: Duration = Duration::from_secs(60);
-/// What the last question may take, whatever time is left.
-const SHORTEST_ASK: Duration = Duration::from_secs(1);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(400);
-const NAMESPACE_GOES: &str = "the namespace is being deleted";
+/// The least time for one request, whatever time is left.
+const SHORTEST_REQUEST: Duration = Duration::from_secs(1);
+const BETWEEN_SURVEYS: Duration = Duration::from_millis(400);
 
-/// What is done, and why.
+/// What the shutdown does, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// True to remove everything.
+    /// True to remove everything, false to keep everything.
     pub remove: bool,
-    /// For the log.
-    pub because: String,
+    /// What the decision rests on, for the log.
+    pub evidence: String,
 }
 
 impl Decision {
-    /// Everything stays.
-    pub fn keep(because: impl Into<String>) -> Self {
+    /// A decision to keep everything.
+    pub fn keep(evidence: impl Into<String>) -> Self {
         Self {
             remove: false,
-            because: because.into(),
+            evidence: evidence.into(),
         }
     }
 
-    /// Everything goes.
-    fn remove(because: impl Into<String>) -> Self {
-        Self {
-            remove: true,
-            because: because.into(),
-        }
+    /// Returns the action, as it is logged.
+    pub fn action(&self) -> &'static str {
+        if self.remove { "remove" } else { "keep" }
     }
 
-    fn unsure(config: &Config, because: impl fmt::Display) -> Self {
+    fn new(config: &Config, action: Action, evidence: String) -> Self {
+        let unsure = action == Action::Unsure;
         Self {
-            remove: config.on_term_unsure == OnTerm::Remove,
-            because: format!("{because}; EVERGREEN_ON_TERM_UNSURE decides"),
+            remove: action == Action::Remove || unsure && config.on_term_unsure == OnTerm::Remove,
+            evidence: if unsure {
+                format!("{evidence}; EVERGREEN_ON_TERM_UNSURE decides")
+            } else {
+                evidence
+            },
         }
     }
 }
 
-/// What one look came to.
-enum Look {
-    Wanted,
-    Going(&'static str),
-    /// The rights this pod had are refused.
-    Lost,
-    /// They are not.
-    Kept,
-    /// This pod's token is not known, and the plugin's may do what it needs.
-    Disowned,
-    /// This pod's token is not known, and there is no other to ask with.
-    Nobody,
-    Silent(Error),
-    /// Another look would say the same.
-    Unknown(&'static str),
-}
-
-/// Decides, in some ten seconds at most. `seen`: what was there while all was well.
-pub fn decide(config: &Config, seen: &Seen, log: Log) -> Decision {
+/// Decides within about ten seconds. `baseline` is what was observed before SIGTERM.
+pub fn decide(config: &Config, baseline: &Baseline, log: Log) -> Decision {
     match config.on_term {
-        OnTerm::Remove => return Decision::remove("EVERGREEN_ON_TERM is remove"),
+        OnTerm::Remove => {
+            return Decision::new(config, Action::Remove, "EVERGREEN_ON_TERM is remove".to_owned());
+        }
         OnTerm::Keep => return Decision::keep("EVERGREEN_ON_TERM is keep"),
         OnTerm::Auto => {}
     }
-    let begun = Instant::now();
-    let (mut lost_since, mut said) = (None, false);
+    let start = Instant::now();
+    let rejected_before = baseline.rejected_since.is_some_and(|t| t + OLD_TROUBLE < start);
+    let (mut lost_since, mut logged) = (None, false);
     loop {
-        let left = WATCHED_FOR.saturating_sub(begun.elapsed());
-        let look = look(config, seen, left.clamp(SHORTEST_ASK, api::ASKING_TAKES));
-        let asked_for = begun.elapsed();
-        let lost = matches!(look, Look::Lost | Look::Nobody);
-        let lost_for = lost.then(|| lost_since.get_or_insert_with(Instant::now).elapsed());
-        match look {
-            Look::Going(because) => return Decision::remove(because),
-            Look::Lost | Look::Nobody if seen.unknown_since.is_some_and(|t| t + OLD_TROUBLE < begun) => {
-                return Decision::unsure(
-                    config,
-                    "the API server has not known the node's credential for more than a minute",
-                );
-            }
-            Look::Lost if lost_for >= Some(GONE_FOR_GOOD) => {
-                return Decision::remove("the rights this pod had are gone");
-            }
-            // Where the pod was deleted by force, another one comes meanwhile and takes over.
-            Look::Nobody if asked_for >= WATCHED_FOR && lost_for >= Some(GONE_FOR_GOOD) => {
-                return Decision::remove("the API server no longer knows this pod");
-            }
-            Look::Wanted => return Decision::keep("the DaemonSet is still wanted"),
-            Look::Kept if asked_for >= WATCHED_FOR => {
-                return Decision::keep(
-                    "the rights this pod had are still there, so an uninstallation is unlikely",
-                );
-            }
-            Look::Disowned if asked_for >= WATCHED_FOR => {
-                return Decision::keep("this pod was deleted by force; the plugin's token is good");
-            }
-            Look::Silent(error) if asked_for >= WATCHED_FOR => return Decision::unsure(config, error),
-            Look::Unknown(because) => return Decision::unsure(config, because),
-            Look::Silent(error) => {
-                if !mem::replace(&mut said, true) {
-                    log.warn(format_args!("leaving=asks-again because={:?}", error.to_string()));
-                }
-            }
-            Look::Lost | Look::Nobody | Look::Kept | Look::Disowned => {}
-        }
-        if !lost {
+        let left = OBSERVED_FOR.saturating_sub(start.elapsed());
+        let timeout = left.clamp(SHORTEST_REQUEST, api::TIMEOUT);
+        let evidence = match evidence::survey(config, baseline, timeout) {
+            loss if loss.is_loss() && rejected_before => Evidence::RejectedBefore,
+            evidence => evidence,
+        };
+        if !evidence.is_loss() {
             lost_since = None;
         }
-        thread::sleep(BETWEEN_LOOKS);
-    }
-}
-
-fn look(config: &Config, seen: &Seen, takes: Duration) -> Look {
-    let had_rights = seen.had_rights();
-    match evidence::daemonset(config, takes) {
-        Daemonset::Wanted if evidence::namespace_terminating(config, takes) => Look::Going(NAMESPACE_GOES),
-        Daemonset::Wanted => Look::Wanted,
-        Daemonset::Going => Look::Going("the DaemonSet is being deleted"),
-        Daemonset::Gone => Look::Going("the DaemonSet is gone"),
-        Daemonset::Silent(error) => Look::Silent(error),
-        // Whoever may still read pods has not lost everything: a change of our chart's `mode` takes the right to read the
-        // DaemonSet, and nothing else.
-        Daemonset::Refused | Daemonset::NamespaceUnknown if had_rights => match evidence::pods(config, takes)
+        let observed = start.elapsed() >= OBSERVED_FOR;
+        let lasting = evidence.is_loss() && lost_since.get_or_insert_with(Instant::now).elapsed() >= LOST_FOR;
+        let (when, action) = evidence.decision();
+        if match when {
+            When::AtOnce => true,
+            When::Lasting => lasting,
+            When::Observed => observed,
+            When::ObservedLasting => observed && lasting,
+        } {
+            return Decision::new(config, action, evidence.to_string());
+        }
+        if let Evidence::Unanswered(error) = &evidence
+            && !mem::replace(&mut logged, true)
         {
-            Pods::Readable if evidence::namespace_terminating(config, takes) => Look::Going(NAMESPACE_GOES),
-            Pods::Readable => Look::Kept,
-            Pods::Refused => Look::Lost,
-            Pods::Disowned => Look::Disowned,
-            Pods::Unknown => Look::Nobody,
-            Pods::Silent(error) => Look::Silent(error),
-        },
-        Daemonset::Refused => Look::Unknown("this pod may not read its DaemonSet"),
-        Daemonset::NamespaceUnknown => Look::Unknown(
-            "this pod's namespace, where its DaemonSet is, is not known: no file `namespace` beside its token, and the token \
-             does not say it",
-        ),
+            log.with(&[("error", error)]).warn("shutdown decision delayed");
+        }
+        thread::sleep(BETWEEN_SURVEYS);
     }
 }

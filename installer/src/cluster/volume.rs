@@ -1,5 +1,5 @@
-//! The pod's projected volume as the kubelet keeps it on the host. For an installer that does not stay: the kubelet renews
-//! the token there for as long as the pod lives, and nobody has to copy anything. Only reads.
+//! The pod's projected volume on the node, where the kubelet renews the token for as long as the pod lives. With it, `once`
+//! needs no copy of the token. Only reads.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
     cluster::{api, identity, requests::Requests},
 };
 
-/// The files in the volume, as the host sees them.
+/// The files in the volume, by their paths on the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     /// The token.
@@ -21,17 +21,17 @@ pub struct Volume {
     pub ca: PathBuf,
 }
 
-/// Finds it: the pod's uid is in its token, the volume's name is in the pod's object.
+/// Finds the volume: the pod's UID is in its token, the volume's name in the pod's spec.
 pub fn find(config: &Config) -> Result<Volume> {
-    let claims = Claims::read(&identity::pod_token(&config.server)?)
-        .context("this pod's token is not one of a pod")?;
+    let claims =
+        Claims::read(&identity::pod_token(&config.server)?).context("this pod's token has no claims")?;
     let pod = claims
         .kubernetes
         .pod
-        .context("this pod's token does not say which pod it is of")?;
+        .context("this pod's token does not name its pod")?;
     let namespace = claims.kubernetes.namespace;
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}", pod.name);
-    let mut client = api::as_pod(&config.server, Deadline::after(api::ASKING_TAKES))?;
+    let mut client = api::as_pod(&config.server, Deadline::after(api::TIMEOUT))?;
     let object = client.object(
         &path,
         &format!("get pod {namespace}/{}, to find its volume", pod.name),
@@ -44,16 +44,15 @@ pub fn find(config: &Config) -> Result<Volume> {
             mount.display()
         );
     };
-    // Kubernetes, `pkg/volume/projected`: the plugin's name with its slash escaped.
+    // Kubernetes' `pkg/volume/projected`: the volume plugin's name with its slash escaped.
     let dir = format!("pods/{}/volumes/kubernetes.io~projected/{name}", pod.uid);
     let dir = config.kubelet_dir.join(dir);
     let file = |file: &Path| dir.join(file.file_name().unwrap_or_default());
     let (token, ca) = (file(&config.server.token_file), file(&config.server.ca_file));
-    // Where the kubelet's directory is mounted it can be seen whether that is right; where not, the path is what every
-    // kubelet makes of it.
+    // If the kubelet's directory is mounted, the path can be checked; else rely on the layout that every kubelet uses.
     if config.kubelet_dir.here().exists() && !token.here().exists() {
         bail!(
-            "{token}: not there; is {} this node's kubelet directory (EVERGREEN_KUBELET_DIR)?",
+            "{token} does not exist; is {} this node's kubelet directory (EVERGREEN_KUBELET_DIR)?",
             config.kubelet_dir
         );
     }
@@ -63,7 +62,7 @@ pub fn find(config: &Config) -> Result<Volume> {
     })
 }
 
-/// The name of the projected volume that a container of the pod has at this path.
+/// Returns the name of the projected volume that a container of the pod mounts at this path.
 fn volume_at<'a>(pod: &'a Value, mount: &Path) -> Option<&'a str> {
     let list = |value: &'a Value| value.as_array().into_iter().flatten();
     let spec = &pod["spec"];
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_projected_volume_at_the_tokens_directory_is_found() {
+    fn finds_projected_volume_at_token_directory() {
         let mount = Path::new("/var/run/secrets/kubernetes.io/serviceaccount");
         let pod = json!({"spec": {
             "volumes": [{"name": "cni-bin", "hostPath": {}}, {"name": "kube-api-access-x7k2p", "projected": {"sources": []}}],

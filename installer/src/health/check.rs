@@ -1,5 +1,5 @@
-//! `check`: what is wrong on this node, and what to do. Looks at what a turn looks at, with the same eyes, and changes
-//! nothing; then asks the API server about the credential that lies there.
+//! The command `check`: what is wrong on this node, and what to do about it. It runs the checks of a reconcile pass without
+//! the changes, and asks the API server about the credential on the node.
 
 use std::{fmt, fs};
 
@@ -7,11 +7,16 @@ use evergreen_kube::{Class, Source, claims::Claims, clock, deadline::Deadline};
 
 use crate::{
     cli::config::Config,
-    cluster::{api, requests::Requests, rights},
-    node::{binary, ca, conflist, credentials, host::HostPath},
+    cluster::{
+        api,
+        permissions::{self, Need},
+        requests::Requests,
+    },
+    host::HostPath,
+    node::{binary, ca, conflist, credentials},
 };
 
-/// What was found, in order.
+/// The findings, in order.
 #[derive(Debug, Default)]
 pub struct Findings(Vec<Finding>);
 
@@ -23,23 +28,23 @@ struct Finding {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    Good,
-    Odd,
+    Ok,
+    Note,
     Fault,
 }
 
 impl Findings {
-    /// How many must be mended.
+    /// Returns how many findings need fixing.
     pub fn faults(&self) -> usize {
         self.0.iter().filter(|f| f.verdict == Verdict::Fault).count()
     }
 
-    fn good(&mut self, text: impl fmt::Display) {
-        self.add(Verdict::Good, text);
+    fn ok(&mut self, text: impl fmt::Display) {
+        self.add(Verdict::Ok, text);
     }
 
-    fn odd(&mut self, text: impl fmt::Display) {
-        self.add(Verdict::Odd, text);
+    fn note(&mut self, text: impl fmt::Display) {
+        self.add(Verdict::Note, text);
     }
 
     fn fault(&mut self, text: impl fmt::Display) {
@@ -58,8 +63,8 @@ impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in &self.0 {
             let word = match finding.verdict {
-                Verdict::Good => "ok   ",
-                Verdict::Odd => "note ",
+                Verdict::Ok => "ok   ",
+                Verdict::Note => "note ",
                 Verdict::Fault => "FAULT",
             };
             writeln!(f, "{word} {}", finding.text)?;
@@ -68,15 +73,16 @@ impl fmt::Display for Findings {
     }
 }
 
-/// Looks at everything.
-pub fn look(config: &Config) -> Findings {
+/// Runs all checks.
+pub fn check(config: &Config) -> Findings {
     let mut findings = Findings::default();
     plugin(config, &mut findings);
     networks(config, &mut findings);
     let credential = kubeconfig(config, &mut findings);
-    if let Some([token, ca]) = credential {
-        files(&token, &ca, &mut findings);
-        server(config, &token, &ca, &mut findings);
+    if let Some([token_file, ca_file]) = credential {
+        token(&token_file, &mut findings);
+        ca_bundle(&ca_file, &mut findings);
+        api_server(config, &token_file, &ca_file, &mut findings);
     }
     findings
 }
@@ -85,7 +91,7 @@ fn plugin(config: &Config, findings: &mut Findings) {
     let target = config.place.bin_dir.join(&config.place.type_name);
     match binary::wanted(&config.place).and_then(|files| binary::faults(&config.place, &files)) {
         Ok(faults) if faults.is_empty() => {
-            findings.good(format_args!("plugin: {target} is the image's, and runs"))
+            findings.ok(format_args!("plugin: {target} is the one in the image, and runs"))
         }
         Ok(faults) => faults
             .into_iter()
@@ -98,15 +104,15 @@ fn networks(config: &Config, findings: &mut Findings) {
     let found = conflist::preview(config);
     for (file, ours_in) in &found.networks {
         if *ours_in {
-            findings.good(format_args!("network: our entry is in {file}, as it shall be"));
+            findings.ok(format_args!("network: our entry is in {file}"));
         } else {
             findings.fault(format_args!(
-                "network: our entry is not in {file}, or not as it shall be: does the installer run (see its log)?"
+                "network: our entry is not in {file}, or differs from the template: is the installer running (see its log)?"
             ));
         }
     }
     for change in found.changes.lines() {
-        findings.odd(format_args!("network: planned: {change}"));
+        findings.note(format_args!("network: planned: {change}"));
     }
     found
         .problems
@@ -115,15 +121,15 @@ fn networks(config: &Config, findings: &mut Findings) {
     found
         .notices
         .iter()
-        .for_each(|n| findings.odd(format_args!("network: {n}")));
+        .for_each(|n| findings.note(format_args!("network: {n}")));
 }
 
-/// Says whether the kubeconfig is there, and gives the files that it names, as this process can read them.
+/// Checks the kubeconfig, and returns the token and CA files that it names.
 fn kubeconfig(config: &Config, findings: &mut Findings) -> Option<[HostPath; 2]> {
     let file = &config.place.kubeconfig;
     match credentials::named_in_kubeconfig(config) {
         Ok(named) => {
-            findings.good(format_args!("kubeconfig: {file} is there"));
+            findings.ok(format_args!("kubeconfig: {file} names a token and a CA bundle"));
             Some(named)
         }
         Err(error) => {
@@ -133,82 +139,78 @@ fn kubeconfig(config: &Config, findings: &mut Findings) -> Option<[HostPath; 2]>
     }
 }
 
-fn files(token: &HostPath, bundle: &HostPath, findings: &mut Findings) {
-    match fs::read(token.here()) {
-        Err(error) => findings.fault(format_args!("token: {token}: read it: {error}")),
-        Ok(bytes) => match Claims::read(bytes.trim_ascii()) {
-            None => findings.odd(format_args!("token: {token} does not say what it is good for")),
-            Some(claims) => {
-                let until = claims
-                    .exp
-                    .map_or_else(|| "it is told otherwise".to_owned(), clock::rfc3339);
-                let text = format!("token: {token} is of {}, until {until}", claims.sub);
-                if claims.exp.is_some_and(|exp| exp < clock::now()) {
-                    findings.fault(format_args!(
-                        "{text}: that is over; does the installer run (see its log)?"
-                    ));
-                } else {
-                    findings.good(text);
-                }
-                if let Some(pod) = claims.kubernetes.pod {
-                    findings.odd(format_args!(
-                        "token: it dies with pod {}; see EVERGREEN_TOKEN_SOURCE for one that does not",
-                        pod.name
-                    ));
-                }
-            }
-        },
+fn token(file: &HostPath, findings: &mut Findings) {
+    let bytes = match fs::read(file.here()) {
+        Ok(bytes) => bytes,
+        Err(error) => return findings.fault(format_args!("token: {file}: read it: {error}")),
+    };
+    let Some(claims) = Claims::read(bytes.trim_ascii()) else {
+        return findings.note(format_args!(
+            "token: {file} is not a JWT, so its subject and expiry are unknown"
+        ));
+    };
+    let subject = format!("token: {file} belongs to {}", claims.sub);
+    match claims.exp {
+        None => findings.ok(format_args!("{subject}, has no expiry")),
+        Some(exp) if exp < clock::now() => findings.fault(format_args!(
+            "{subject}, expired {}: is the installer running (see its log)?",
+            clock::rfc3339(exp)
+        )),
+        Some(exp) => findings.ok(format_args!("{subject}, expires {}", clock::rfc3339(exp))),
     }
-    match fs::read(bundle.here()) {
-        Err(error) => findings.fault(format_args!("ca: {bundle}: read it: {error}")),
-        Ok(pem) => match ca::ends(&pem) {
-            None => findings.fault(format_args!("ca: {bundle} holds no good certificate")),
-            Some(ends) if ends < clock::now() => {
-                findings.odd(format_args!(
-                    "ca: a certificate of {bundle} ended {}",
-                    clock::rfc3339(ends)
-                ));
-            }
-            Some(ends) => findings.good(format_args!("ca: {bundle} holds until {}", clock::rfc3339(ends))),
-        },
+    if let Some(pod) = claims.kubernetes.pod {
+        findings.note(format_args!(
+            "token: it becomes invalid with pod {}; see EVERGREEN_TOKEN_SOURCE for one that does not",
+            pod.name
+        ));
     }
 }
 
-fn server(config: &Config, token: &HostPath, ca: &HostPath, findings: &mut Findings) {
-    let deadline = Deadline::after(api::ASKING_TAKES);
+fn ca_bundle(file: &HostPath, findings: &mut Findings) {
+    let pem = match fs::read(file.here()) {
+        Ok(pem) => pem,
+        Err(error) => return findings.fault(format_args!("ca: {file}: read it: {error}")),
+    };
+    match ca::ends(&pem) {
+        None => findings.fault(format_args!("ca: {file} contains no valid certificate")),
+        Some(ends) if ends < clock::now() => findings.note(format_args!(
+            "ca: a certificate in {file} expired {}",
+            clock::rfc3339(ends)
+        )),
+        Some(ends) => findings.ok(format_args!("ca: {file} is valid until {}", clock::rfc3339(ends))),
+    }
+}
+
+fn api_server(config: &Config, token: &HostPath, ca: &HostPath, findings: &mut Findings) {
+    let url = &config.server.url;
     let source = Source::File(token.here().to_path_buf());
-    let mut client = match api::with_token(&config.server, source, ca.here(), deadline) {
+    let client = api::with_token(&config.server, source, ca.here(), Deadline::after(api::TIMEOUT));
+    let mut client = match client {
         Ok(client) => client,
         Err(error) => return findings.fault(format_args!("api server: {error}")),
     };
     match client.self_subject_review() {
-        Ok(user) => findings.good(format_args!(
-            "api server: {} knows the token as {}",
-            config.server.url, user.username
+        Ok(user) => findings.ok(format_args!(
+            "api server: {url} accepts the token as {}",
+            user.username
         )),
-        Err(e) if e.class == Class::NotFound => {
-            findings.odd(format_args!(
-                "api server: {} is too old to say whom it takes us for",
-                config.server.url
-            ));
-        }
+        Err(e) if e.class == Class::NotFound => findings.note(format_args!(
+            "api server: {url} accepts the token, but is too old (before Kubernetes 1.28) to say as whom"
+        )),
         Err(error) => return findings.fault(format_args!("api server: {error}")),
     }
-    match rights::ask(&mut client) {
-        Ok(found) => {
-            found
-                .missing
-                .iter()
-                .for_each(|r| findings.fault(format_args!("rights: missing: {r}")));
-            found
-                .without
-                .iter()
-                .for_each(|r| findings.odd(format_args!("rights: not there, and not needed by all: {r}")));
-            found
-                .too_much
-                .iter()
-                .for_each(|r| findings.odd(format_args!("rights: more than needed: {r}")));
+    let found = match permissions::review(&mut client) {
+        Ok(found) => found,
+        Err(error) => return findings.note(format_args!("permissions: unknown: {error}")),
+    };
+    for permission in found {
+        let (name, why) = (permission.name(), permission.why);
+        match permission.need {
+            Need::Required => findings.fault(format_args!("permissions: missing: {name}: {why}")),
+            Need::Optional => {
+                findings.note(format_args!("permissions: missing, but optional: {name}: {why}"))
+            }
+            Need::Excessive => findings.note(format_args!("permissions: not needed: {name}: {why}")),
         }
-        Err(error) => findings.odd(format_args!("rights: not known: {error}")),
     }
 }

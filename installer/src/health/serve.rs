@@ -1,6 +1,5 @@
-//! A few paths over plain HTTP, for the kubelet's probes and for Prometheus. Reads one request, answers, and
-//! closes, each in a thread that ends with it: who connects and says nothing holds up nobody, as long as not more than
-//! [`AT_ONCE`] do so, and then for no longer than [`ASKING_TAKES`].
+//! A minimal HTTP server for the kubelet's probes and Prometheus. Each connection has one request and its own thread. Up to
+//! [`AT_ONCE`] silent clients delay no other client; more delay it for [`TIMEOUT`].
 
 use std::{
     io::{self, Read, Write},
@@ -16,34 +15,35 @@ use std::{
 use anyhow::{Context, Result};
 use evergreen_kube::{deadline::Deadline, log::Log};
 
-const ASKING_TAKES: Duration = Duration::from_millis(500);
-/// So many are answered at once. The others wait in the kernel's queue.
+/// How long a client may take to send its request.
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// How many connections are served at once; others wait in the kernel's queue.
 const AT_ONCE: usize = 64;
-/// Answering needs a few kilobytes.
+/// The stack of a thread; an answer needs a few kilobytes.
 const STACK: usize = 64 << 10;
-/// Longer than the first line of any request that is meant for us.
-const LONGEST: usize = 4096;
+/// The longest request head; probes and Prometheus send far less.
+const LONGEST_HEAD: usize = 4096;
 
-/// What is said to a path.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     status: &'static str,
     body: String,
 }
 
-/// Who knows the answers; none for a path that there is not.
+/// Returns the answer for a path; none for an unknown path.
 pub type Answers = Arc<dyn Fn(&str) -> Option<Answer> + Send + Sync>;
 
 impl Answer {
-    /// 200
-    pub fn good(body: impl Into<String>) -> Self {
+    /// 200 OK
+    pub fn ok(body: impl Into<String>) -> Self {
         Self {
             status: "200 OK",
             body: body.into(),
         }
     }
 
-    /// 503
+    /// 503 Service Unavailable
     pub fn unavailable(body: impl Into<String>) -> Self {
         Self {
             status: "503 Service Unavailable",
@@ -52,8 +52,7 @@ impl Answer {
     }
 }
 
-/// Listens at this address, or, when it is that of every interface, on both families or the one there is; answers from
-/// threads of its own.
+/// Starts serving in the background. For an unspecified address it listens on both families, as far as they exist.
 pub fn start(address: SocketAddr, answers: Answers, log: Log) -> Result<()> {
     let listeners = listen(address).with_context(|| format!("listen on {address} for probes and metrics"))?;
     for listener in listeners {
@@ -70,22 +69,22 @@ pub fn start(address: SocketAddr, answers: Answers, log: Log) -> Result<()> {
     Ok(())
 }
 
-/// Answers for ever, up to [`AT_ONCE`] at a time.
+/// Serves until the process ends, up to [`AT_ONCE`] connections at a time.
 fn serve(listener: &TcpListener, answers: &Answers) {
-    // A place is taken by putting something in, which waits while all are taken.
-    let (places, taken) = mpsc::sync_channel(AT_ONCE);
+    // A counting semaphore: sending takes a slot, and blocks while all are taken.
+    let (slots, taken) = mpsc::sync_channel(AT_ONCE);
     let taken = Arc::new(Mutex::new(taken));
     for stream in listener.incoming() {
         match stream {
-            Ok(stream) if places.send(()).is_ok() => answer_beside(stream, answers, &taken),
+            Ok(stream) if slots.send(()).is_ok() => answer_in_thread(stream, answers, &taken),
             Ok(_) => return,
-            // Out of descriptors or memory, most likely: to ask again at once would only take time from who can help.
-            Err(_) => thread::sleep(ASKING_TAKES),
+            // Most likely out of descriptors or memory, which a busy loop would only make worse.
+            Err(_) => thread::sleep(TIMEOUT),
         }
     }
 }
 
-/// A listener for IPv6 usually takes IPv4 too. Where it does not, there are two; where there is no IPv6, one.
+/// Returns one listener, or two where an IPv6 listener does not accept IPv4 as well.
 fn listen(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     if !address.ip().is_unspecified() {
         return TcpListener::bind(address).map(|l| vec![l]);
@@ -103,25 +102,25 @@ fn listen(address: SocketAddr) -> io::Result<Vec<TcpListener>> {
     }
 }
 
-/// Answers in a thread of its own, and then gives its place back.
-fn answer_beside(stream: TcpStream, answers: &Answers, taken: &Arc<Mutex<Receiver<()>>>) {
-    let (answers, place) = (Arc::clone(answers), Arc::clone(taken));
-    let give_back = |place: &Mutex<Receiver<()>>| {
-        let _ = place.lock().unwrap_or_else(PoisonError::into_inner).recv();
+/// Answers in a new thread, which then frees its slot.
+fn answer_in_thread(stream: TcpStream, answers: &Answers, taken: &Arc<Mutex<Receiver<()>>>) {
+    let (answers, slots) = (Arc::clone(answers), Arc::clone(taken));
+    let free_slot = |slots: &Mutex<Receiver<()>>| {
+        let _ = slots.lock().unwrap_or_else(PoisonError::into_inner).recv();
     };
     let thread = thread::Builder::new().name("answer".to_owned()).stack_size(STACK);
     let started = thread.spawn(move || {
         answer(stream, &answers);
-        give_back(&place);
+        free_slot(&slots);
     });
     if started.is_err() {
-        // No thread to be had: this one is not answered, the next may be.
-        give_back(taken);
+        // Without a thread this client gets no answer; the next one may.
+        free_slot(taken);
     }
 }
 
 fn answer(mut stream: TcpStream, answers: &Answers) {
-    let deadline = Deadline::after(ASKING_TAKES);
+    let deadline = Deadline::after(TIMEOUT);
     let Some(path) = path(&mut stream, deadline) else {
         return;
     };
@@ -134,17 +133,17 @@ fn answer(mut stream: TcpStream, answers: &Answers) {
          Connection: close\r\n\r\n",
         body.len()
     );
-    let _ = stream.set_write_timeout(Some(ASKING_TAKES));
-    // Whoever no longer listens has had the answer offered.
+    let _ = stream.set_write_timeout(Some(TIMEOUT));
+    // A client that has gone away needs no answer.
     let _ = stream.write_all((head + &body).as_bytes());
 }
 
-/// The path of a GET, when all of its head has come in time. The rest of the head says nothing we need, but must be read:
-/// closing a connection with unread bytes would take our answer back.
+/// Returns the path of a GET if its whole head arrives in time. The rest of the head is not needed, but must be read:
+/// closing a connection with unread bytes would discard our answer.
 fn path(stream: &mut TcpStream, deadline: Deadline) -> Option<String> {
     let (mut head, mut buffer) = (Vec::new(), [0; 512]);
     while !head.windows(4).any(|w| w == b"\r\n\r\n") {
-        if head.len() > LONGEST || deadline.is_over() {
+        if head.len() > LONGEST_HEAD || deadline.is_over() {
             return None;
         }
         stream.set_read_timeout(Some(deadline.left())).ok()?;
@@ -164,7 +163,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::health::status::Status;
+    use crate::{cluster::credential_thread::Review, health::status::Status};
 
     fn ask(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -175,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn each_path_has_its_answer_and_nonsense_has_none() {
+    fn known_paths_are_answered() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let server = thread::spawn(move || {
             let status = Status::default();
-            let answers: Answers = Arc::new(move |path| status.answer(path));
+            let answers: Answers = Arc::new(move |path| status.answer(path, &Review::Pending));
             listener
                 .incoming()
                 .take(5)
@@ -197,20 +196,20 @@ mod tests {
     }
 
     #[test]
-    fn who_connects_and_says_nothing_holds_up_nobody() {
+    fn silent_clients_delay_no_other_client() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let answers: Answers = Arc::new(|_| Some(Answer::good("ok\n")));
+        let answers: Answers = Arc::new(|_| Some(Answer::ok("ok\n")));
         thread::spawn(move || serve(&listener, &answers));
         let _silent = [(); AT_ONCE / 2].map(|()| TcpStream::connect(address).unwrap());
         let start = Instant::now();
         assert!(ask(address, "GET /livez HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"));
-        // One after the other they would take sixteen seconds.
-        assert!(start.elapsed() < 4 * ASKING_TAKES, "{:?}", start.elapsed());
+        // One after the other, they would take sixteen seconds.
+        assert!(start.elapsed() < 4 * TIMEOUT, "{:?}", start.elapsed());
     }
 
     #[test]
-    fn both_families_are_served_on_one_port() {
+    fn both_families_share_one_port() {
         let listeners = listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).unwrap();
         let port = listeners[0].local_addr().unwrap().port();
         assert!(listeners.iter().all(|l| l.local_addr().unwrap().port() == port));

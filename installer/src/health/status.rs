@@ -1,74 +1,52 @@
-//! What the installer knows of itself, for whoever asks: written by its turns, read by `serve`.
+//! The state of the installer for `/livez`, `/readyz` and `/metrics`: written after each reconcile pass, read by `serve`.
 
 use std::{
     collections::BTreeMap,
     fmt::Write,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use evergreen_kube::clock;
 
 use crate::{
-    cluster::uninstall::evidence::Seen,
-    health::{
-        report::{Credential, Report},
-        serve::Answer,
-    },
+    cluster::credential_thread::Review,
+    health::serve::Answer,
+    node::report::{Credential, Report},
 };
 
-/// Turns that are later than this have stopped.
+/// Without a reconcile pass for this long the installer hangs.
 const ALIVE_WITHIN: Duration = Duration::from_secs(120);
 
-/// Shared by the threads.
+/// The state, shared by the threads.
 #[derive(Debug, Default)]
 pub struct Status(Mutex<Facts>);
 
-/// The facts.
 #[derive(Debug, Default)]
-pub struct Facts {
-    /// When the last turn ended.
-    last_turn: Option<Instant>,
-    turns: u64,
-    /// What the last turn found wrong.
+struct Facts {
+    /// When the last pass ended.
+    last_pass: Option<Instant>,
+    passes: u64,
+    /// Problems of the last pass.
     problems: Vec<String>,
-    /// The last turn that found each kind of thing wrong, in seconds since 1970.
+    /// When each operation failed last, in seconds since 1970.
     last_error: BTreeMap<&'static str, i64>,
     installed: bool,
-    /// Files changed after everything had been in place once.
-    repairs: BTreeMap<String, u64>,
     was_installed: bool,
-    held_back: u64,
+    /// Changes of each file after everything had been in place once.
+    repairs: BTreeMap<String, u64>,
+    delayed_rewrites: u64,
     networks: Vec<(String, bool)>,
     credential: Option<Credential>,
-    /// What could be lost by an uninstallation.
-    pub seen: Seen,
-    /// What the API server said to it last.
-    pub review: Review,
-}
-
-/// What the API server said to the credential.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Review {
-    /// It has not been asked yet.
-    #[default]
-    NotAsked,
-    /// It knows us by this name.
-    Accepted(String),
-    /// It does not, or it could not be asked.
-    Refused(String),
 }
 
 impl Status {
-    /// Takes over what a turn did and found.
-    pub fn after_turn(&self, report: &Report, installed: bool) {
-        let mut facts = self.facts();
-        facts.last_turn = Some(Instant::now());
-        facts.turns += 1;
-        facts.problems = report
-            .problems()
-            .map(|p| format!("{}: {}", p.operation, p.text))
-            .collect();
+    /// Records the result of a reconcile pass.
+    pub fn record_pass(&self, report: &Report, installed: bool) {
+        let mut facts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        facts.last_pass = Some(Instant::now());
+        facts.passes += 1;
+        facts.problems = report.problems().map(ToString::to_string).collect();
         for problem in report.problems() {
             facts.last_error.insert(problem.operation, clock::now());
         }
@@ -79,56 +57,50 @@ impl Status {
         }
         facts.installed = installed;
         facts.was_installed |= installed;
-        facts.held_back += report.held_back();
+        facts.delayed_rewrites += report.delayed_rewrites();
         facts.networks = report.networks().to_vec();
         facts.credential.clone_from(&report.credential);
     }
 
-    /// What is said to a path.
-    pub fn answer(&self, path: &str) -> Option<Answer> {
+    /// Returns the answer to a GET of this path, if there is such a path. `review` is the API server's last answer.
+    pub fn answer(&self, path: &str, review: &Review) -> Option<Answer> {
+        let facts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Some(match path {
-            "/livez" | "/live" if self.facts().is_alive() => Answer::good("ok\n"),
-            "/livez" | "/live" => Answer::unavailable("no turn for two minutes\n"),
-            "/readyz" | "/ready" => match self.facts().not_ready() {
-                why if why.is_empty() => Answer::good("ok\n"),
+            "/livez" | "/live" if facts.is_alive() => Answer::ok("ok\n"),
+            "/livez" | "/live" => Answer::unavailable("no reconcile pass for two minutes\n"),
+            "/readyz" | "/ready" => match facts.not_ready(review) {
+                why if why.is_empty() => Answer::ok("ok\n"),
                 why => Answer::unavailable(why.join("\n") + "\n"),
             },
-            "/metrics" => Answer::good(self.facts().metrics()),
+            "/metrics" => Answer::ok(facts.metrics(review)),
             _ => return None,
         })
-    }
-
-    /// The facts, to look at or to change.
-    pub fn facts(&self) -> MutexGuard<'_, Facts> {
-        // What a thread that panicked has left is still true.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Facts {
-    /// True while turns happen.
-    pub fn is_alive(&self) -> bool {
-        self.last_turn.is_none_or(|t| t.elapsed() < ALIVE_WITHIN)
+    fn is_alive(&self) -> bool {
+        self.last_pass.is_none_or(|t| t.elapsed() < ALIVE_WITHIN)
     }
 
-    /// Why we are not ready; empty when we are.
-    pub fn not_ready(&self) -> Vec<String> {
+    /// Returns the reasons why `/readyz` fails; empty when it succeeds.
+    fn not_ready(&self, review: &Review) -> Vec<String> {
         let mut why = self.problems.clone();
         if !self.installed && why.is_empty() {
             why.push("not everything is in place yet".to_owned());
         }
-        match &self.review {
+        match review {
             Review::Accepted(_) => {}
-            Review::NotAsked => {
-                why.push("the API server has not been asked about the node's credential yet".to_owned())
+            Review::Pending => {
+                why.push("the API server has not been asked about the node's credential yet".to_owned());
             }
-            Review::Refused(cause) => why.push(format!("the node's credential: {cause}")),
+            Review::Rejected(error) => why.push(format!("the node's credential: {error}")),
         }
         why
     }
 
-    /// All of it for Prometheus (text format 0.0.4).
-    pub fn metrics(&self) -> String {
+    /// Returns everything in Prometheus' text format (0.0.4).
+    fn metrics(&self, review: &Review) -> String {
         let mut text = Metrics::default();
         let version = env!("CARGO_PKG_VERSION");
         text.gauge(
@@ -138,69 +110,68 @@ impl Facts {
         );
         text.gauge(
             "ready",
-            "1 when all is in place",
-            [(String::new(), i64::from(self.not_ready().is_empty()))],
+            "1 when everything is in place and the API server accepts the credential",
+            [(String::new(), i64::from(self.not_ready(review).is_empty()))],
         );
-        let networks = self
-            .networks
-            .iter()
-            .map(|(file, ours)| (label("file", file), i64::from(*ours)));
+        let networks = self.networks.iter();
         text.gauge(
             "network",
-            "Networks we belong in: 1 when our entry is in",
-            networks,
+            "Networks the entry belongs in: 1 when it is in",
+            networks.map(|(file, present)| (label("file", file), i64::from(*present))),
         );
         if let Some(credential) = &self.credential {
-            let kind = label("kind", credential.kind.word());
-            text.gauge("credential", "The node's credential by kind", [(kind, 1)]);
-            let until = |ends: i64| [(String::new(), ends.saturating_sub(clock::now()))];
-            if let Some(ends) = credential.ends {
-                text.gauge(
-                    "credential_ends_in_seconds",
-                    "Seconds to the end of the node's credential",
-                    until(ends),
-                );
-            }
-            if let Some(ends) = credential.ca_ends {
-                text.gauge(
-                    "ca_ends_in_seconds",
-                    "Seconds to the end of the first CA certificate to end",
-                    until(ends),
-                );
-            }
+            self.credential_metrics(credential, &mut text);
         }
-        let accepted = i64::from(matches!(self.review, Review::Accepted(_)));
         text.gauge(
             "credential_accepted",
-            "1 when the API server accepted it last",
-            [(String::new(), accepted)],
+            "1 when the API server accepted the node's credential last time",
+            [(String::new(), i64::from(matches!(review, Review::Accepted(_))))],
         );
-        let errors = self
-            .last_error
-            .iter()
-            .map(|(operation, when)| (label("operation", operation), *when));
+        let errors = self.last_error.iter();
         text.gauge(
             "last_error_timestamp_seconds",
             "When each operation failed last",
-            errors,
+            errors.map(|(operation, when)| (label("operation", operation), *when)),
         );
-        let repairs = self
-            .repairs
-            .iter()
-            .map(|(file, n)| (label("file", file), signed(*n)));
-        text.counter("repairs_total", "Files that were made right again", repairs);
-        let held_back = [(String::new(), signed(self.held_back))];
+        let repairs = self.repairs.iter();
+        text.counter(
+            "repairs_total",
+            "Files repaired after everything had been in place once",
+            repairs.map(|(file, n)| (label("file", file), signed(*n))),
+        );
         text.counter(
             "rewrites_held_back_total",
-            "Turns that held a conflist's rewrite back",
-            held_back,
+            "Reconcile passes that delayed rewriting a conflist",
+            [(String::new(), signed(self.delayed_rewrites))],
         );
         text.counter(
             "turns_total",
-            "Looks at the node",
-            [(String::new(), signed(self.turns))],
+            "Reconcile passes",
+            [(String::new(), signed(self.passes))],
         );
         text.0
+    }
+
+    fn credential_metrics(&self, credential: &Credential, text: &mut Metrics) {
+        let kind = label("kind", credential.kind.word());
+        text.gauge("credential", "Kind of the node's credential", [(kind, 1)]);
+        let ends = [
+            (
+                "credential_ends_in_seconds",
+                "Seconds until the node's token expires",
+                credential.ends,
+            ),
+            (
+                "ca_ends_in_seconds",
+                "Seconds until the first certificate of the CA bundle expires",
+                credential.ca_ends,
+            ),
+        ];
+        for (name, help, when) in ends {
+            if let Some(when) = when {
+                text.gauge(name, help, [(String::new(), when.saturating_sub(clock::now()))]);
+            }
+        }
     }
 }
 
@@ -236,8 +207,7 @@ impl Metrics {
     }
 }
 
-/// A label with its value quoted as the format has it: a file may have any name, and one that is quoted otherwise would
-/// make the whole page unreadable.
+/// Returns a label, quoted as the format requires: one file with an odd name must not make the whole page unreadable.
 fn label(name: &str, value: &str) -> String {
     let value = value
         .replace('\\', r"\\")
@@ -255,45 +225,49 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::node::host::HostPath;
+    use crate::host::HostPath;
 
-    #[test]
-    fn it_is_ready_when_all_is_in_place_and_the_credential_was_accepted() {
-        let status = Status::default();
-        assert!(!status.facts().not_ready().is_empty());
-        status.after_turn(&Report::default(), true);
-        assert_eq!(status.facts().not_ready().len(), 1);
-        status.facts().review = Review::Accepted("system:serviceaccount:a:b".to_owned());
-        assert!(status.facts().not_ready().is_empty());
-        let mut report = Report::default();
-        report.problem("conflist", "a file");
-        status.after_turn(&report, false);
-        assert_eq!(status.facts().not_ready(), ["conflist: a file"]);
+    fn get(status: &Status, path: &str, review: &Review) -> Answer {
+        status.answer(path, review).unwrap()
     }
 
     #[test]
-    fn a_label_is_quoted_as_prometheus_reads_it() {
+    fn ready_when_installed_and_credential_accepted() {
+        let (status, accepted) = (Status::default(), Review::Accepted("user".to_owned()));
+        let ready = |review: &Review| get(&status, "/readyz", review);
+        assert_ne!(ready(&accepted), Answer::ok("ok\n"));
+        status.record_pass(&Report::default(), true);
+        assert_eq!(ready(&accepted), Answer::ok("ok\n"));
+        let pending =
+            Answer::unavailable("the API server has not been asked about the node's credential yet\n");
+        assert_eq!(ready(&Review::Pending), pending);
+        let mut report = Report::default();
+        report.problem("conflist", "a file");
+        status.record_pass(&report, false);
+        assert_eq!(ready(&accepted), Answer::unavailable("conflist: a file\n"));
+    }
+
+    #[test]
+    fn labels_are_quoted_for_prometheus() {
         assert_eq!(label("file", "/a/ü\t\u{1b}"), "file=\"/a/ü\t\u{1b}\"");
         assert_eq!(label("file", "a\"b\\c\nd"), r#"file="a\"b\\c\nd""#);
     }
 
     #[test]
-    fn repairs_are_counted_by_file_once_all_was_in_place() {
+    fn repairs_are_counted_by_file_after_installation() {
         let status = Status::default();
         let file = HostPath::new(Path::new(""), Path::new("/etc/cni/net.d/10-a.conflist"));
         for _ in 0..3 {
             let mut report = Report::default();
             report.changed("wrote", &file);
-            status.after_turn(&report, true);
+            status.record_pass(&report, true);
         }
-        let metrics = status.facts().metrics();
-        assert!(
-            metrics.contains("evergreen_install_repairs_total{file=\"/etc/cni/net.d/10-a.conflist\"} 2\n"),
-            "{metrics}"
-        );
-        assert!(
-            metrics
-                .contains("# TYPE evergreen_install_turns_total counter\nevergreen_install_turns_total 3\n")
-        );
+        let metrics = status.0.lock().unwrap().metrics(&Review::Pending);
+        for line in [
+            "evergreen_install_repairs_total{file=\"/etc/cni/net.d/10-a.conflist\"} 2\n",
+            "# TYPE evergreen_install_turns_total counter\nevergreen_install_turns_total 3\n",
+        ] {
+            assert!(metrics.contains(line), "{metrics}");
+        }
     }
 }

@@ -279,7 +279,7 @@ mod tests {
         let pairs = [("CONTAINER_CNI_BIN_DIR", image.as_os_str().to_owned())];
         let lookup = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
         let given = crate::cli::settings::RawSettings::default()
-            .variables(lookup)
+            .with_variables(lookup)
             .unwrap();
         Paths::from_given(&given, "linkerd-cni").unwrap()
     }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use evergreen_kube::{bundle::Bundle, certificate::Certificate};
+use evergreen_kube::{bundle::Bundle, certificate::Certificate, clock};
 use ring::digest::{SHA256, digest};
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
@@ -67,31 +67,47 @@ pub fn ends(pem: &[u8]) -> Option<i64> {
         .min()
 }
 
-/// What changed from one bundle to another, a line for each certificate: subject, end, SHA-256 fingerprint.
-pub fn differences(old: &[u8], new: &[u8]) -> Vec<String> {
-    let (old, new) = (Bundle::parse(old).certificates, Bundle::parse(new).certificates);
-    let added = new
-        .iter()
-        .filter(|der| !old.contains(der))
-        .map(|der| format!("ca=added {}", describe(der)));
-    let removed = old
-        .iter()
-        .filter(|der| !new.contains(der))
-        .map(|der| format!("ca=removed {}", describe(der)));
-    added.chain(removed).collect()
+/// A certificate that two bundles do not share.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Change {
+    /// `added` or `removed`.
+    pub action: &'static str,
+    /// Its common name.
+    pub subject: String,
+    /// When it expires, RFC 3339.
+    pub expires: String,
+    /// Its SHA-256 fingerprint, in hex.
+    pub sha256: String,
 }
 
-fn describe(der: &[u8]) -> String {
-    let certificate =
-        Certificate::read(der).map_or_else(|| "(odd certificate)".to_owned(), |c| c.to_string());
-    let fingerprint = digest(&SHA256, der)
-        .as_ref()
-        .iter()
-        .fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
-    format!("certificate={certificate} sha256={fingerprint}")
+/// Returns the certificates added and removed between two bundles.
+pub fn differences(old: &[u8], new: &[u8]) -> Vec<Change> {
+    let (old, new) = (Bundle::parse(old).certificates, Bundle::parse(new).certificates);
+    let added = new.iter().filter(|der| !old.contains(der));
+    let removed = old.iter().filter(|der| !new.contains(der));
+    added
+        .map(|der| Change::new("added", der))
+        .chain(removed.map(|der| Change::new("removed", der)))
+        .collect()
+}
+
+impl Change {
+    fn new(action: &'static str, der: &[u8]) -> Self {
+        let (subject, expires) = Certificate::read(der).map_or_else(
+            || ("unreadable certificate".to_owned(), "unknown".to_owned()),
+            |c| (c.subject, clock::rfc3339(c.not_after)),
+        );
+        Self {
+            action,
+            subject,
+            expires,
+            sha256: digest(&SHA256, der)
+                .as_ref()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        }
+    }
 }
 
 /// Lines of 64, as RFC 7468 has them; a newline after the last, so that another block may follow.
@@ -142,11 +158,13 @@ mod tests {
         let lines = differences(&joined, &moved);
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(
-            lines[0].contains("ca=added certificate=\"c\"")
-                && lines[1].contains("ca=removed certificate=\"b\""),
+            lines[0].action == "added"
+                && lines[0].subject == "c"
+                && lines[1].action == "removed"
+                && lines[1].subject == "b",
             "{lines:?}"
         );
-        assert!(lines[0].contains("sha256="), "{lines:?}");
+        assert!(lines[0].sha256.len() == 64, "{lines:?}");
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub fn remove(paths: &Paths, report: &mut Report) {
         thread::sleep(WRITTEN_MEANWHILE);
     }
     // Originals that are left belong to files that others have removed. While anything of ours is left, they are needed.
-    if report.all_well() {
+    if report.is_clean() {
         for record in Originals::read(paths).records() {
             if let Err(error) = atomic::remove(record.here()) {
                 report.failed("conflist", record, &error);

@@ -92,7 +92,7 @@ fn keep_ca(config: &Config, mounted: Result<Vec<u8>>, report: &mut Report) -> bo
         .unwrap_or_default();
     let right = keep(&file, wanted, "ca", &config.server.ca_file, report);
     if right {
-        changes.into_iter().for_each(|line| report.detail(line));
+        report.bundle_changed(changes);
     }
     right
 }

@@ -246,7 +246,7 @@ mod tests {
     fn place(dir: &Path) -> Paths {
         let prefix = dir.as_os_str().to_owned();
         let given = RawSettings::default()
-            .variables(|n| (n == "CONTAINER_MOUNT_PREFIX").then(|| prefix.clone()))
+            .with_variables(|n| (n == "CONTAINER_MOUNT_PREFIX").then(|| prefix.clone()))
             .unwrap();
         let place = Paths::from_given(&given, "mesh").unwrap();
         fs::create_dir_all(place.own_dir.here()).unwrap();

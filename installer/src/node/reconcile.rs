@@ -60,7 +60,7 @@ impl Reconciler {
 
     /// Binary, credentials, conflist: each only when what it stands on is there, so that no conflist ever names a plugin
     /// that is missing or cannot work.
-    pub fn turn(&mut self, token: &Token) -> Outcome {
+    pub fn reconcile(&mut self, token: &Token) -> Outcome {
         let mut report = Report::default();
         let place = &self.config.place;
         if let Err(error) = ownership::own_directory(&place.own_dir, &mut report) {
@@ -72,7 +72,7 @@ impl Reconciler {
                 report.notice(format_args!(
                     "a newer installer has taken over, and this one leaves everything: {newer}"
                 ));
-                report.look_again_in(REPLACED);
+                report.reconcile_in(REPLACED);
                 return Outcome {
                     report,
                     installed: false,
@@ -143,7 +143,7 @@ fn remove(place: &Paths) -> Report {
     let mut report = Report::default();
     sweep(place, &mut report);
     conflist::remove(place, &mut report);
-    if report.all_well() {
+    if report.is_clean() {
         credentials::take_away(place, &mut report);
         if !place.keep_binary {
             binary::take_away(place, &mut report);

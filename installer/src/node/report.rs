@@ -1,27 +1,23 @@
-//! What a turn did and what it found wrong, in words a person can act on.
+//! The result of a reconcile pass: what it changed on the node and what it could not do; and the log of both.
 
 use std::{collections::BTreeSet, fmt, io, time::Duration};
 
-use evergreen_kube::log::Log;
+use evergreen_kube::log::{Entry, Log};
 
-use crate::{cluster::token::Kind, node::host::HostPath};
+use crate::{cluster::token::Kind, host::HostPath, node::ca};
 
-/// What one turn came to.
+/// The result of one reconcile pass.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Each change made on the node: what was done, with which file.
+    /// Each change on the node: action and file.
     changes: Vec<(String, String)>,
-    /// What a change consisted of.
-    details: Vec<String>,
-    /// What is not as it shall be.
+    /// Certificates that were added to or removed from the CA bundle.
+    certificates: Vec<ca::Change>,
     problems: BTreeSet<Problem>,
-    /// What a person may want to know and what does not keep us from our work.
+    /// What an operator may want to know although everything works.
     notices: BTreeSet<String>,
-    /// When to look again, if sooner than usual.
-    look_again: Option<Duration>,
-    /// How many files were left alone because they had been rewritten too often.
-    held_back: u64,
-    /// The networks we belong in, and whether we are in them.
+    again_in: Option<Duration>,
+    delayed_rewrites: u64,
     networks: Vec<(String, bool)>,
     /// The credential on the node.
     pub credential: Option<Credential>,
@@ -32,60 +28,67 @@ pub struct Report {
 pub struct Credential {
     /// How its token was made.
     pub kind: Kind,
-    /// When the token ends, in seconds since 1970; none when it does not say.
+    /// When the token expires, in seconds since 1970; none when it does not say.
     pub ends: Option<i64>,
-    /// When the first certificate of the CA bundle ends.
+    /// When the first certificate of the CA bundle expires.
     pub ca_ends: Option<i64>,
 }
 
-/// Something that could not be done. The rest of the turn went on, and the next turn tries again.
+/// An operation that failed. The rest of the pass went on, and the next pass tries again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// What was being done: a short, fixed word (`binary`, `token`, `conflist`, ...).
+    /// A fixed word: `binary`, `token`, `conflist`, ...
     pub operation: &'static str,
-    /// Path, cause, and what to do.
+    /// Path, cause, and what to do about it.
     pub text: String,
 }
 
-/// Says each problem and notice once, and once more that it is over.
+/// Logs each problem and notice when it appears and when it is over.
 #[derive(Debug, Default)]
 pub struct ReportLog {
-    said: BTreeSet<String>,
+    problems: BTreeSet<Problem>,
+    notices: BTreeSet<String>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.operation, self.text)
+    }
 }
 
 impl Report {
-    /// Notes a change: what was done, with which file.
-    pub fn changed(&mut self, what: &str, path: &HostPath) {
-        self.changes.push((what.to_owned(), path.to_string()));
+    /// Adds a change: the action, and the file.
+    pub fn changed(&mut self, action: &str, path: &HostPath) {
+        self.changes.push((action.to_owned(), path.to_string()));
     }
 
-    /// Notes what a change consisted of, as a line for the log.
-    pub fn detail(&mut self, line: String) {
-        self.details.push(line);
+    /// Adds changes of the CA bundle.
+    pub fn bundle_changed(&mut self, changes: Vec<ca::Change>) {
+        self.certificates.extend(changes);
     }
 
-    /// Notes something that could not be done with a file of the node.
+    /// Adds an operation that failed on a file of the node.
     pub fn failed(&mut self, operation: &'static str, path: &HostPath, error: &anyhow::Error) {
         let hint = hint(error).map(|h| format!(" ({h})")).unwrap_or_default();
         self.problem(operation, format_args!("{path}: {error:#}{hint}"));
     }
 
-    /// Notes what became of a removal: true when something was there.
+    /// Adds the result of a removal, which is true when there was something to remove.
     pub fn removed(
         &mut self,
         operation: &'static str,
-        what: &str,
+        action: &str,
         path: &HostPath,
         outcome: anyhow::Result<bool>,
     ) {
         match outcome {
-            Ok(true) => self.changed(what, path),
+            Ok(true) => self.changed(action, path),
             Ok(false) => {}
             Err(error) => self.failed(operation, path, &error),
         }
     }
 
-    /// Notes something that is not as it shall be.
+    /// Adds a problem.
     pub fn problem(&mut self, operation: &'static str, text: impl fmt::Display) {
         self.problems.insert(Problem {
             operation,
@@ -93,115 +96,123 @@ impl Report {
         });
     }
 
-    /// Notes something worth knowing.
+    /// Adds a notice.
     pub fn notice(&mut self, text: impl fmt::Display) {
         self.notices.insert(text.to_string());
     }
 
-    /// Asks for another turn this soon.
-    pub fn look_again_in(&mut self, time: Duration) {
-        self.look_again = Some(self.look_again.map_or(time, |t| t.min(time)));
+    /// Asks for another pass this soon.
+    pub fn reconcile_in(&mut self, time: Duration) {
+        self.again_in = Some(self.again_in.map_or(time, |t| t.min(time)));
     }
 
-    /// When to look again, if sooner than usual.
-    pub fn look_again(&self) -> Option<Duration> {
-        self.look_again
+    /// Returns when to run the next pass, if sooner than usual.
+    pub fn again_in(&self) -> Option<Duration> {
+        self.again_in
     }
 
-    /// Notes a file that is left alone for a while, since it was rewritten too often.
-    pub fn hold_back(&mut self, time: Duration) {
-        self.held_back += 1;
-        self.look_again_in(time);
+    /// Adds a file that is not rewritten until this time has passed, because another program keeps changing it.
+    pub fn delay_rewrite(&mut self, time: Duration) {
+        self.delayed_rewrites += 1;
+        self.reconcile_in(time);
     }
 
-    /// Notes a network we belong in, and whether we are in it.
-    pub fn network(&mut self, file: &HostPath, ours_in: bool) {
-        self.networks.push((file.to_string(), ours_in));
+    /// Adds a network that the entry belongs in, and whether it is in.
+    pub fn network(&mut self, file: &HostPath, present: bool) {
+        self.networks.push((file.to_string(), present));
     }
 
-    /// The files that were changed.
+    /// Returns the files that were changed.
     pub fn changed_files(&self) -> impl Iterator<Item = &str> {
         self.changes.iter().map(|(_, file)| file.as_str())
     }
 
-    /// How many files were held back.
-    pub fn held_back(&self) -> u64 {
-        self.held_back
+    /// Returns the number of files whose rewrite was delayed.
+    pub fn delayed_rewrites(&self) -> u64 {
+        self.delayed_rewrites
     }
 
-    /// The networks we belong in, and whether we are in them.
+    /// Returns the networks that the entry belongs in, and whether it is in.
     pub fn networks(&self) -> &[(String, bool)] {
         &self.networks
     }
 
-    /// What is not as it shall be.
+    /// Returns the operations that failed.
     pub fn problems(&self) -> impl Iterator<Item = &Problem> {
         self.problems.iter()
     }
 
-    /// What a person may want to know.
+    /// Returns what an operator may want to know.
     pub fn notices(&self) -> impl Iterator<Item = &String> {
         self.notices.iter()
     }
 
-    /// Both reports as one.
+    /// Returns both reports as one.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.changes.extend(other.changes);
-        self.details.extend(other.details);
+        self.certificates.extend(other.certificates);
         self.problems.extend(other.problems);
         self.notices.extend(other.notices);
         self
     }
 
-    /// True when everything is as it shall be.
-    pub fn all_well(&self) -> bool {
+    /// Returns true if no operation failed.
+    pub fn is_clean(&self) -> bool {
         self.problems.is_empty()
     }
 }
 
 impl ReportLog {
     /// Logs what is new in a report.
-    pub fn say(&mut self, log: Log, report: &Report) {
-        for (what, file) in &report.changes {
-            log.info(format_args!("change={what:?} file={file}"));
+    pub fn write(&mut self, log: Log, report: &Report) {
+        for (action, file) in &report.changes {
+            log.with(&[("action", action), ("file", file)])
+                .info("file changed");
         }
-        for line in &report.details {
-            log.info(format_args!("{line}"));
+        for change in &report.certificates {
+            log.with(&[
+                ("action", &change.action),
+                ("subject", &change.subject),
+                ("expires", &change.expires),
+                ("value", &format_args!("sha256:{}", change.sha256)),
+            ])
+            .info("CA bundle changed");
         }
-        let problems = report
-            .problems
-            .iter()
-            .map(|p| format!("problem={} {}", p.operation, p.text));
-        let now: BTreeSet<String> = problems
-            .chain(report.notices.iter().map(|n| format!("notice {n}")))
-            .collect();
-        for line in now.difference(&self.said) {
-            log.warn(format_args!("{line}"));
+        let problem = |problem: &Problem, write: &dyn Fn(Entry<'_>)| {
+            write(log.with(&[("operation", &problem.operation), ("error", &problem.text)]));
+        };
+        for new in report.problems.difference(&self.problems) {
+            problem(new, &|entry| entry.warn("operation failed"));
         }
-        for line in self.said.difference(&now) {
-            log.info(format_args!("over: {line}"));
+        for old in self.problems.difference(&report.problems) {
+            problem(old, &|entry| entry.info("operation recovered"));
         }
-        self.said = now;
+        for new in report.notices.difference(&self.notices) {
+            log.with(&[("reason", new)]).warn("notice");
+        }
+        for old in self.notices.difference(&report.notices) {
+            log.with(&[("reason", old)]).info("notice is over");
+        }
+        self.problems.clone_from(&report.problems);
+        self.notices.clone_from(&report.notices);
     }
 }
 
-/// What the usual causes of an errno on a node are.
+/// Returns the usual cause of an error of the operating system on a node, and what to do about it.
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
-    let errno = error
-        .chain()
-        .find_map(|e| e.downcast_ref::<io::Error>())?
-        .raw_os_error()?;
-    Some(match errno {
-        libc::EROFS => {
+    let error = error.chain().find_map(|e| e.downcast_ref::<io::Error>())?;
+    error.raw_os_error()?;
+    Some(match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
             "the directory is mounted read-only: mount it read-write, or name the one the runtime uses"
         }
-        libc::EACCES | libc::EPERM => {
+        io::ErrorKind::PermissionDenied => {
             "not permitted: run as root; where SELinux is enforcing, set `privileged` or label the directory writable"
         }
-        libc::ENOENT => "not there: is this the node's directory, and is it mounted?",
-        libc::ENOTDIR => "a part of the path is a file: check the directory's name",
-        libc::ENOSPC | libc::EDQUOT => "the node's disk is full",
+        io::ErrorKind::NotFound => "it does not exist: is this the node's directory, and is it mounted?",
+        io::ErrorKind::NotADirectory => "part of the path is a file: check the directory's name",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the node's disk is full",
         _ => return None,
     })
 }
@@ -215,8 +226,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_a_file_names_it_its_cause_and_what_to_do() {
-        let error = Err::<(), _>(io::Error::from_raw_os_error(libc::EROFS))
+    fn failed_operation_names_file_cause_and_cure() {
+        let error = Err::<(), _>(io::Error::from_raw_os_error(30))
             .context("create")
             .unwrap_err();
         let mut report = Report::default();
@@ -237,11 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn the_sooner_look_wins() {
+    fn soonest_next_pass_wins() {
         let mut report = Report::default();
-        assert_eq!(report.look_again(), None);
-        report.look_again_in(Duration::from_secs(1));
-        report.look_again_in(Duration::from_secs(2));
-        assert_eq!(report.look_again(), Some(Duration::from_secs(1)));
+        assert_eq!(report.again_in(), None);
+        report.reconcile_in(Duration::from_secs(1));
+        report.reconcile_in(Duration::from_secs(2));
+        assert_eq!(report.again_in(), Some(Duration::from_secs(1)));
     }
 }

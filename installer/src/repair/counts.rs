@@ -22,10 +22,10 @@ impl Counts {
     pub fn answer(&self, path: &str) -> Option<Answer> {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Some(match path {
-            "/live" | "/livez" => Answer::good("ok\n"),
-            "/ready" | "/readyz" if self.listed.load(Ordering::Relaxed) => Answer::good("ok\n"),
+            "/live" | "/livez" => Answer::ok("ok\n"),
+            "/ready" | "/readyz" if self.listed.load(Ordering::Relaxed) => Answer::ok("ok\n"),
             "/ready" | "/readyz" => Answer::unavailable("the node's pods could not be listed yet\n"),
-            "/metrics" => Answer::good(format!(
+            "/metrics" => Answer::ok(format!(
                 "# HELP linkerd_cni_repair_controller_deleted_total Pods deleted because they had started without rules\n\
                  # TYPE linkerd_cni_repair_controller_deleted_total counter\n\
                  linkerd_cni_repair_controller_deleted_total {}\n\

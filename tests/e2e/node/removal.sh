@@ -63,6 +63,6 @@ follow_installer() {
 
 leaves_a_clean_node() {
   wait_for 60 "the installer's pod has gone" no_pod_in "$RELEASE_NAMESPACE"
-  echo "note: $(grep -o 'leaving=.*' "$STATE/logs/leaving.log" | tail -n 1)"
+  echo "note: $(grep -o 'msg=shutdown .*' "$STATE/logs/leaving.log" | tail -n 1)"
   as_before
 }

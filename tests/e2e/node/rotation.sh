@@ -89,7 +89,7 @@ kubelet_renews() {
   pods_start_until $((LIFE - 30)) "both volumes have been renewed, and the node's tokens" both_are_renewed
   same "$(cat "$copied")" "$(cat "$(copied_token)")" "the copy"
   # The plugin's own is renewed between half and two thirds of its life, and again with the pod's token.
-  [ "$(installer_log | grep -c 'token=node-bound')" -ge 3 ]
+  [ "$(installer_log | grep -c 'source=node-bound')" -ge 3 ]
   host_token_accepted
 }
 

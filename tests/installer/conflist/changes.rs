@@ -113,7 +113,11 @@ fn a_conflist_that_is_written_in_steps_is_waited_for() {
             node.has_entry("10-calico.conflist")
         });
     }
-    assert!(!installer.log().contains("problem="), "{}", installer.log());
+    assert!(
+        !installer.log().contains("operation failed"),
+        "{}",
+        installer.log()
+    );
 }
 
 #[test]
@@ -208,5 +212,5 @@ fn a_second_run_writes_nothing() {
         fs::write(node.path("serviceaccount/unrelated"), "x").unwrap();
     }
     assert_eq!(files_but_record(&node), before, "{}", installer.log());
-    assert!(!installer.log().contains("change="), "{}", installer.log());
+    assert!(!installer.log().contains("file changed"), "{}", installer.log());
 }

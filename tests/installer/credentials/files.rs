@@ -116,7 +116,7 @@ fn a_bad_block_in_the_bundle_is_counted_and_a_bundle_without_a_good_one_replaces
         "{log}"
     );
     assert!(
-        log.contains("ca=added certificate=\"evergreen-test-ca-1\"") && log.contains("sha256="),
+        log.contains("action=added subject=evergreen-test-ca-1 ") && log.contains("sha256:"),
         "{log}"
     );
     let ca = node.net("linkerd-cni.evergreen/ca.crt");

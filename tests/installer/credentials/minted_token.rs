@@ -96,13 +96,15 @@ fn where_minting_is_refused_a_copy_of_the_pods_token_follows_every_rotation() {
         installer.until(&cluster.node, "the copy is there", || cluster.token() == token);
     }
     assert!(
-        installer.log().contains("token=copy because="),
+        installer
+            .log()
+            .contains("msg=\"using a copy of the pod's token\" error="),
         "{}",
         installer.log()
     );
     assert!(get(&cluster, "/metrics").contains("evergreen_install_credential{kind=\"copy\"} 1"));
     let record = fs::read_to_string(cluster.node.net("linkerd-cni.evergreen/credential")).unwrap();
-    assert!(record.contains("refuses to give this pod a token"), "{record}");
+    assert!(record.contains("refuses to issue a token"), "{record}");
 }
 
 #[test]
@@ -221,7 +223,7 @@ fn one_init_container_alone_is_enough_where_the_kubelets_volume_is_found() {
     fs::create_dir_all(cluster.node.path("host/var/lib/kubelet")).unwrap();
     let log = cluster.node.succeed(&["once"]);
     assert!(
-        log.contains("token=copy") && log.contains("EVERGREEN_KUBELET_DIR"),
+        log.contains("using a copy") && log.contains("EVERGREEN_KUBELET_DIR"),
         "{log}"
     );
     assert_eq!(

@@ -30,7 +30,7 @@ fn a_node_that_is_as_it_shall_be_has_no_fault() {
         assert!(said.contains(line), "no {line} in\n{said}");
     }
     // The stand-in allows everything: that is said, and is no fault.
-    assert!(said.contains("more than needed: list secrets"), "{said}");
+    assert!(said.contains("permissions: not needed: list secrets"), "{said}");
 }
 
 #[test]
@@ -58,14 +58,14 @@ fn each_thing_that_is_wrong_is_a_fault_with_its_name() {
     cluster.node.succeed(&["once"]);
     cluster.api.forbid("get", "pods");
     let (good, said) = checked(&cluster);
-    assert!(!good && said.contains("rights: missing: get pods"), "{said}");
+    assert!(!good && said.contains("permissions: missing: get pods"), "{said}");
     cluster.api.allow("get", "pods");
 
     let ended = cluster.api.mint("linkerd-cni", "linkerd-cni", None, -7200);
     fs::write(cluster.node.net("linkerd-cni.evergreen/token"), ended).unwrap();
     let (good, said) = checked(&cluster);
     assert!(
-        !good && said.contains("that is over") && said.contains("FAULT api server"),
+        !good && said.contains(", expired ") && said.contains("FAULT api server"),
         "{said}"
     );
 }

@@ -134,7 +134,8 @@ fn the_usual_log_holds_one_line_for_each_change_and_no_more() {
     let log = node.succeed(&["once"]);
     for line in log.lines() {
         assert!(
-            line.contains(" level=info component=installer msg=\"change=") || line.contains(" ca=added "),
+            line.contains(" level=info component=installer msg=\"file changed\"")
+                || line.contains(" msg=\"CA bundle changed\" action=added "),
             "{line}"
         );
     }
@@ -287,12 +288,13 @@ fn a_trouble_that_lasts_is_said_once_and_says_where() {
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{log}");
         // The last line gives the reasons of the exit code, and repeats them.
-        let said = log.lines().filter(|l| !l.contains(" failed: "));
-        let (mut troubles, all) = (Vec::new(), said.filter(|l| l.contains("problem=")));
+        let said = log.lines().filter(|l| !l.contains("msg=failed"));
+        let (mut troubles, all) = (Vec::new(), said.filter(|l| l.contains("operation failed")));
         for line in all {
             // As one who reads it sees them: without paths and errors, which may differ.
-            let words = line.split(": ").take(2).collect::<Vec<_>>().join(": ");
-            assert!(!line.contains("over:"), "{line}\nin\n{log}");
+            let (_, words) = line.split_once(" msg=").unwrap();
+            let words = words.split(": ").take(2).collect::<Vec<_>>().join(": ");
+            assert!(!line.contains("recovered"), "{line}\nin\n{log}");
             assert!(!troubles.contains(&words), "twice: {words}\nin\n{log}");
             assert!(line.contains(dir) && !line.contains("evergreen-tmp"), "{line}");
             troubles.push(words);

@@ -31,7 +31,7 @@ fn an_update_keeps_everything_in_place() {
         cluster.node.show()
     );
     assert!(
-        log.contains("leaving=keeps because=\"the DaemonSet is still wanted\""),
+        log.contains("msg=shutdown action=keep evidence=\"the DaemonSet exists\""),
         "{log}"
     );
 }
@@ -97,7 +97,7 @@ fn what_keeps_it_from_asking_for_its_daemonset_is_said() {
     let (status, log) = cluster.node.start_and_wait_for("10-calico.conflist").end();
     assert!(status.success() && kept(&cluster.node), "{log}");
     assert!(
-        log.contains("leaving=keeps because=\"this pod's namespace"),
+        log.contains("msg=shutdown action=keep evidence=\"the namespace of this pod"),
         "{log}"
     );
     // The same, and nobody to ask: that is the reason then.
@@ -105,12 +105,12 @@ fn what_keeps_it_from_asking_for_its_daemonset_is_said() {
     fs::write(cluster.node.net("10-calico.conflist"), CALICO).unwrap();
     let (status, log) = cluster.node.start_and_wait_for("10-calico.conflist").end();
     assert!(status.success() && kept(&cluster.node), "{log}");
-    let leaving = log.lines().find(|l| l.contains("leaving=")).unwrap();
+    let shutdown = log.lines().find(|l| l.contains("msg=shutdown")).unwrap();
     assert!(
-        leaving.contains("connect")
-            && !leaving.contains("namespace, where")
-            && !leaving.contains("may not read"),
-        "{leaving}"
+        shutdown.contains("connect")
+            && !shutdown.contains("the namespace of this pod")
+            && !shutdown.contains("no permission"),
+        "{shutdown}"
     );
 }
 
@@ -134,7 +134,7 @@ fn under_linkerds_chart_rights_that_vanish_for_good_mean_removal() {
         "{log}\n{}",
         cluster.node.show()
     );
-    assert!(log.contains("the rights this pod had are gone"), "{log}");
+    assert!(log.contains("this pod has lost the permissions it had"), "{log}");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_daemonset_that_has_never_been_there_is_gone_and_that_is_said_beforehand() {
     installer.until(&cluster.node, "it says so", || {
         cluster
             .node
-            .logs_contain("daemonset=missing name=\"linkerd-cni\"")
+            .logs_contain("msg=\"daemonset not found, so shutdown removes everything\" name=linkerd-cni")
     });
     let (status, log) = installer.end();
     assert!(status.success() && removed(&cluster.node), "{log}");
@@ -200,7 +200,7 @@ fn an_api_server_that_says_nothing_for_a_moment_is_asked_again() {
     cluster.api.pause();
     installer.signal("-TERM");
     installer.until(&cluster.node, "it has asked", || {
-        cluster.node.logs_contain("leaving=asks-again")
+        cluster.node.logs_contain("msg=\"shutdown decision delayed\"")
     });
     cluster.api.resume();
     let (status, log) = installer.ended();

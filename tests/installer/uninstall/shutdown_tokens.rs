@@ -28,7 +28,7 @@ fn a_pod_that_is_deleted_by_force_takes_its_token_along_and_nothing_else() {
     cluster.api.remove(POD);
     let (status, log) = installer.end();
     assert!(status.success() && kept(&cluster.node), "{log}");
-    assert!(log.contains("deleted by force"), "{log}");
+    assert!(log.contains("force-deleted"), "{log}");
 }
 
 #[test]

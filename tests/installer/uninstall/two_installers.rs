@@ -144,7 +144,7 @@ fn a_record_that_nobody_can_be_newer_than_is_named_and_stops_nothing() {
         node.has_entry("10-calico.conflist")
     });
     installer.until(&node, "the trouble is over", || {
-        node.logs_contain("over: problem=record")
+        node.logs_contain("msg=\"operation recovered\" operation=record")
     });
     let (status, log) = installer.end();
     assert!(status.success() && removed(&node), "{log}\n{}", node.show());

@@ -187,10 +187,7 @@ fn foreign_change_is_found_and_named() {
             "insert rule ip evergreen_cni output meta l4proto udp return",
             "rule 1 of chain output is foreign",
         ),
-        (
-            "add chain ip evergreen_cni more",
-            "chain more is foreign",
-        ),
+        ("add chain ip evergreen_cni more", "chain more is foreign"),
         (
             "add set ip evergreen_cni more { type ipv4_addr; }",
             "set more is foreign",

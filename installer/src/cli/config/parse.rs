@@ -1,4 +1,4 @@
-//! One value each: from the text that was given to what it means, or an error that names the setting.
+//! Parsers of single settings. Each error names the setting and says what to write.
 
 use std::{fs, net::IpAddr, path::Path, time::Duration};
 
@@ -7,8 +7,8 @@ use anyhow::{Context, Result, bail};
 use super::OnTerm;
 use crate::cli::settings::RawSettings;
 
-/// `true` or `false`.
-pub fn truth(given: &RawSettings, variable: &str) -> Result<bool> {
+/// Parses `true` or `false`.
+pub fn boolean(given: &RawSettings, variable: &str) -> Result<bool> {
     match given.value(variable) {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -16,7 +16,7 @@ pub fn truth(given: &RawSettings, variable: &str) -> Result<bool> {
     }
 }
 
-/// The netconf template, from its variable or from its file; none when neither is set.
+/// Returns the netconf template, from its variable or from its file; none if neither is set.
 pub fn template(given: &RawSettings) -> Result<Option<String>> {
     match (
         given.value("CNI_NETWORK_CONFIG"),
@@ -30,11 +30,11 @@ pub fn template(given: &RawSettings) -> Result<Option<String>> {
     }
 }
 
-/// A file name that no runtime loads.
+/// Returns the kubeconfig's file name, which no runtime may load as a network.
 pub fn kubeconfig_name(given: &RawSettings) -> Result<&str> {
     match given.value("KUBECONFIG_FILE_NAME") {
         name if name.contains('/') || name == "." || name == ".." => {
-            bail!("KUBECONFIG_FILE_NAME is {name:?}: write a file's name without its directory")
+            bail!("KUBECONFIG_FILE_NAME is {name:?}: write a file name without a directory")
         }
         name if [".conf", ".conflist", ".json"].iter().any(|e| name.ends_with(e)) => {
             bail!("KUBECONFIG_FILE_NAME is {name:?}: a runtime would load a file of this name as a network")
@@ -43,7 +43,7 @@ pub fn kubeconfig_name(given: &RawSettings) -> Result<&str> {
     }
 }
 
-/// A path that means the same wherever this runs.
+/// Parses an absolute path.
 pub fn absolute<'a>(given: &'a RawSettings, variable: &str) -> Result<&'a Path> {
     let path = Path::new(given.value(variable));
     if path.is_relative() {
@@ -55,7 +55,7 @@ pub fn absolute<'a>(given: &'a RawSettings, variable: &str) -> Result<&'a Path> 
     Ok(path)
 }
 
-/// At most a day: a time that no clock can count to is a slip.
+/// Parses seconds, at most a day: more is a mistake.
 pub fn seconds(given: &RawSettings, variable: &str) -> Result<Duration> {
     let text = given.value(variable);
     let seconds = text.parse().ok().filter(|s| *s <= 86_400);
@@ -64,7 +64,7 @@ pub fn seconds(given: &RawSettings, variable: &str) -> Result<Duration> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// What to do when nobody can be asked: `auto` is no answer to that.
+/// Parses `EVERGREEN_ON_TERM_UNSURE`, which decides where `auto` cannot.
 pub fn unsure(text: &str) -> Result<OnTerm> {
     match OnTerm::from_text(text) {
         Ok(OnTerm::Auto) | Err(_) => bail!("EVERGREEN_ON_TERM_UNSURE is {text:?}: write `keep` or `remove`"),
@@ -72,7 +72,7 @@ pub fn unsure(text: &str) -> Result<OnTerm> {
     }
 }
 
-/// A ServiceAccount as namespace (empty when not said) and name; none when not set.
+/// Parses a ServiceAccount: namespace (empty if not given) and name; none if not set.
 pub fn account(text: &str) -> Result<Option<(String, String)>> {
     match text.split_once('/') {
         None if text.is_empty() => Ok(None),
@@ -84,7 +84,7 @@ pub fn account(text: &str) -> Result<Option<(String, String)>> {
     }
 }
 
-/// What stands between commas.
+/// Parses a comma-separated list.
 pub fn list(text: &str) -> Vec<String> {
     text.split(',')
         .map(str::trim)
@@ -93,7 +93,7 @@ pub fn list(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The life of a token, in seconds; Kubernetes takes 600 and more.
+/// Parses the lifetime of a token in seconds; Kubernetes accepts 600 and more.
 pub fn lifetime(text: &str) -> Result<u64> {
     let seconds = text
         .parse()
@@ -102,22 +102,22 @@ pub fn lifetime(text: &str) -> Result<u64> {
     seconds.with_context(|| format!("EVERGREEN_TOKEN_SECONDS is {text:?}: write seconds, at least 600"))
 }
 
-/// A port to serve on; none for `off`.
+/// Parses a port to listen on; none for `off`.
 pub fn port(text: &str) -> Result<Option<u16>> {
     match text {
         "off" => Ok(None),
         _ => text.parse().map(Some).ok().with_context(|| {
-            format!("EVERGREEN_ADMIN_PORT is {text:?}: write a port, 0 for any that is free, or `off`")
+            format!("EVERGREEN_ADMIN_PORT is {text:?}: write a port, 0 for any free port, or `off`")
         }),
     }
 }
 
-/// The API server's URL, from the two variables that the kubelet sets.
+/// Returns the API server's URL, from the two variables that the kubelet sets.
 pub fn server(given: &RawSettings) -> Result<String> {
     let host = given.value("KUBERNETES_SERVICE_HOST");
     if host.is_empty() {
         bail!(
-            "KUBERNETES_SERVICE_HOST is not set: the kubelet sets it in every pod; outside of one, name the API server"
+            "KUBERNETES_SERVICE_HOST is not set: the kubelet sets it in every pod; outside a pod, set it to the API server's address"
         );
     }
     let port = given.value("KUBERNETES_SERVICE_PORT");

@@ -2,7 +2,7 @@ use super::*;
 
 fn given(pairs: &[(&str, &str)]) -> RawSettings {
     let lookup = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).into());
-    RawSettings::default().variables(lookup).unwrap()
+    RawSettings::default().with_variables(lookup).unwrap()
 }
 
 const ENOUGH: [(&str, &str); 2] = [
@@ -11,7 +11,7 @@ const ENOUGH: [(&str, &str); 2] = [
 ];
 
 #[test]
-fn the_environment_of_linkerds_chart_is_enough() {
+fn environment_of_linkerds_chart_is_enough() {
     let config = Config::from_given(&given(&ENOUGH)).unwrap();
     assert_eq!(config.server.url, "https://10.96.0.1:443");
     assert_eq!(
@@ -30,7 +30,7 @@ fn the_environment_of_linkerds_chart_is_enough() {
 }
 
 #[test]
-fn an_ipv6_server_is_bracketed_once() {
+fn ipv6_server_is_bracketed_once() {
     for host in ["fd00:10:96::1", "[fd00:10:96::1]"] {
         let made = parse::server(&given(&[("KUBERNETES_SERVICE_HOST", host)])).unwrap();
         assert_eq!(made, "https://[fd00:10:96::1]:443");
@@ -38,7 +38,7 @@ fn an_ipv6_server_is_bracketed_once() {
 }
 
 #[test]
-fn wrong_settings_are_refused_by_name() {
+fn invalid_settings_are_rejected_by_name() {
     for (name, value) in [
         ("CNI_NETWORK_CONFIG_FILE", "/does/not/exist"),
         ("CNI_NETWORK_CONFIG", "{bad"),

@@ -1,7 +1,8 @@
-//! What the API server says of the credential on the node. Reads that credential, and writes what it learns to the status.
+//! Asks the API server about the credential on the node: does it accept the token, what may the token do, and which of this
+//! pod's permissions would an uninstall take away.
 
 use std::{
-    fs,
+    fs, mem,
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -9,169 +10,171 @@ use std::{
 
 use evergreen_kube::{Class, Client, Error, Source, deadline::Deadline, log::Log};
 
-use super::schedule::Schedule;
+use super::{CredentialThread, schedule::Schedule};
 use crate::{
     cli::config::Config,
-    cluster::{api, requests::Requests, rights, token::Token, uninstall::evidence::Named},
-    health::status::{Review, Status},
+    cluster::{
+        api,
+        permissions::{self, Need},
+        requests::Requests,
+        token::Token,
+        uninstall::Evidence,
+    },
 };
 
 /// How often the API server is asked about the node's credential when nothing changes.
 const REVIEW_EVERY: Duration = Duration::from_secs(30);
 
-/// Asks, and remembers what it has asked.
-pub struct Reviewer {
-    config: Config,
-    status: Arc<Status>,
-    log: Log,
-    due: Schedule,
-    /// Token and CA that were last asked about.
-    asked_about: Option<(Vec<u8>, Vec<u8>)>,
-    rights_known: bool,
-    losses_known: bool,
-    losses: Schedule,
-    missing_said: bool,
+/// The API server's last answer about the credential on the node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Review {
+    /// It has not been asked yet.
+    #[default]
+    Pending,
+    /// It accepts the credential as this user.
+    Accepted(String),
+    /// It rejects the credential, or could not be asked, for this reason.
+    Rejected(String),
 }
 
-/// What the API server makes of the token on the node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bearer {
-    /// It knows its bearer, or has not been asked now, or has not answered.
-    NotRefused,
-    /// Nobody it knows.
-    Unknown,
+/// Asks the API server, and remembers what it was asked.
+pub struct Reviewer {
+    config: Config,
+    shared: Arc<CredentialThread>,
+    log: Log,
+    due: Schedule,
+    /// Token and CA of the last question.
+    reviewed: Option<(Vec<u8>, Vec<u8>)>,
+    permissions_reported: bool,
+    baseline_known: bool,
+    baseline_due: Schedule,
+    missing_daemonset_reported: bool,
 }
 
 impl Reviewer {
-    /// Nothing has been asked yet, and all is due.
-    pub fn new(config: Config, status: Arc<Status>, log: Log) -> Self {
+    /// A reviewer to which everything is due.
+    pub fn new(config: Config, shared: Arc<CredentialThread>, log: Log) -> Self {
         Self {
             config,
-            status,
+            shared,
             log,
             due: Schedule::now(),
-            asked_about: None,
-            rights_known: false,
-            losses_known: false,
-            losses: Schedule::now(),
-            missing_said: false,
+            reviewed: None,
+            permissions_reported: false,
+            baseline_known: false,
+            baseline_due: Schedule::now(),
+            missing_daemonset_reported: false,
         }
     }
 
-    /// When it wants to ask again.
+    /// Returns when it will ask again.
     pub fn due(&self) -> &Schedule {
         &self.due
     }
 
-    /// Asks the API server whether it takes what lies on the node, when that has changed or it is time.
-    pub fn look(&mut self, wanted: &Token) -> Bearer {
+    /// Asks whether the API server accepts the credential on the node, if that has changed or a review is due. Returns true
+    /// when the API server does not know the token (401).
+    pub fn review(&mut self, wanted: &Token) -> bool {
         let files = wanted.files(&self.config);
         let [Ok(token), Ok(ca)] = files.each_ref().map(fs::read) else {
-            self.status.facts().review = Review::NotAsked;
+            self.shared.state().review = Review::Pending;
             self.due.next_in(REVIEW_EVERY);
-            return Bearer::NotRefused;
+            return false;
         };
         let found = Some((token, ca));
-        if !self.due.is_due() && self.asked_about == found {
-            return Bearer::NotRefused;
+        if !self.due.is_due() && self.reviewed == found {
+            return false;
         }
-        self.asked_about = found;
+        self.reviewed = found;
         let [token, ca] = files;
-        let answer = self.with(&token, &ca).and_then(accepted);
+        let answer = self.client(&token, &ca).and_then(accepted);
         if answer.is_ok() {
             self.due.succeeded(REVIEW_EVERY);
-            self.look_at_rights(&token, &ca);
-            self.look_at_what_can_be_lost();
+            self.report_permissions(&token, &ca);
+            self.observe_baseline();
         } else {
             self.due.failed();
         }
-        let bearer = match &answer {
-            Err(error) if error.class == Class::Unauthorized => Bearer::Unknown,
-            _ => Bearer::NotRefused,
-        };
-        self.note(answer, bearer);
-        bearer
+        let unauthorized = matches!(&answer, Err(error) if error.class == Class::Unauthorized);
+        self.publish(answer, unauthorized);
+        unauthorized
     }
 
-    fn with(&self, token: &Path, ca: &Path) -> Result<Client, Error> {
-        let deadline = Deadline::after(api::ASKING_TAKES);
-        api::with_token(
-            &self.config.server,
-            Source::File(token.to_path_buf()),
-            ca,
-            deadline,
-        )
+    fn client(&self, token: &Path, ca: &Path) -> Result<Client, Error> {
+        let source = Source::File(token.to_path_buf());
+        api::with_token(&self.config.server, source, ca, Deadline::after(api::TIMEOUT))
     }
 
-    /// Asks once what the node's credential may do, and says what is missing and what is too much.
-    fn look_at_rights(&mut self, token: &Path, ca: &Path) {
-        if std::mem::replace(&mut self.rights_known, true) {
+    /// Logs once which permissions of the node's credential are missing or not needed.
+    fn report_permissions(&mut self, token: &Path, ca: &Path) {
+        if mem::replace(&mut self.permissions_reported, true) {
             return;
         }
         let found = self
-            .with(token, ca)
-            .and_then(|mut client| rights::ask(&mut client));
-        // Some clusters let nobody ask this (no `system:basic-user`): then nothing is said.
-        let found = found.unwrap_or_default();
-        for (word, list) in [
-            ("missing", &found.missing),
-            ("absent", &found.without),
-            ("too-much", &found.too_much),
-        ] {
-            for right in list {
-                let line = format_args!("right={word} {right:?}");
-                if word == "absent" {
-                    self.log.debug(line)
-                } else {
-                    self.log.warn(line)
-                }
+            .client(token, ca)
+            .and_then(|mut client| permissions::review(&mut client));
+        // Some clusters allow no access reviews (no `system:basic-user`); then nothing is logged.
+        for permission in found.unwrap_or_default() {
+            let (name, why) = (permission.name(), permission.why);
+            let keys: [(&str, &dyn std::fmt::Display); 2] = [("name", &name), ("reason", &why)];
+            let line = self.log.with(&keys);
+            match permission.need {
+                Need::Required => line.warn("permission missing"),
+                Need::Optional => line.debug("optional permission missing"),
+                Need::Excessive => line.warn("permission not needed"),
             }
         }
     }
 
-    /// Notes what an uninstallation would take (see [`crate::cluster::uninstall`]). Asked for until there is something, less and less
-    /// often: whoever applies manifests one by one may give the rights after this pod has started.
-    fn look_at_what_can_be_lost(&mut self) {
-        if self.losses_known || !self.losses.is_due() {
+    /// Records what an uninstall would take away (see [`crate::cluster::uninstall`]). Repeated with growing pauses until
+    /// there is something: manifests may grant the permissions only after this pod has started.
+    fn observe_baseline(&mut self) {
+        if self.baseline_known || !self.baseline_due.is_due() {
             return;
         }
-        // Not under the lock of the facts: somebody may ask for them meanwhile.
-        let mut seen = self.status.facts().seen;
-        let found = seen.look(&self.config);
-        self.losses_known = found.is_ok() && seen.had_rights();
-        self.status.facts().seen = seen;
-        if matches!(found, Ok(Named::Nothing)) && !std::mem::replace(&mut self.missing_said, true) {
-            self.log.warn(format_args!(
-                "daemonset=missing name={:?}: this installer will remove everything when it ends; is EVERGREEN_DAEMONSET right?",
-                self.config.daemonset
-            ));
+        // Not under the lock: `health` may need the state meanwhile.
+        let mut baseline = self.shared.baseline();
+        let found = baseline.observe(&self.config);
+        self.baseline_known = found.is_ok() && baseline.had_permissions();
+        self.shared.state().baseline = baseline;
+        if matches!(found, Ok(Evidence::DaemonSetGone))
+            && !mem::replace(&mut self.missing_daemonset_reported, true)
+        {
+            self.log
+                .with(&[
+                    ("name", &self.config.daemonset),
+                    (
+                        "reason",
+                        &"does EVERGREEN_DAEMONSET name the DaemonSet of this pod?",
+                    ),
+                ])
+                .warn("daemonset not found, so shutdown removes everything");
         }
-        self.losses.failed();
+        self.baseline_due.failed();
     }
 
-    /// For whoever asks, and for the end; said when it has changed.
-    fn note(&self, answer: Result<String, Error>, bearer: Bearer) {
-        let review = answer.map_or_else(|e| Review::Refused(e.to_string()), Review::Accepted);
-        let mut facts = self.status.facts();
-        if bearer == Bearer::Unknown {
-            facts.seen.unknown_since.get_or_insert_with(Instant::now);
+    /// Publishes the answer, and logs it when its kind has changed.
+    fn publish(&self, answer: Result<String, Error>, unauthorized: bool) {
+        let review = answer.map_or_else(|e| Review::Rejected(e.to_string()), Review::Accepted);
+        let mut state = self.shared.state();
+        if unauthorized {
+            state.baseline.rejected_since.get_or_insert_with(Instant::now);
         } else if matches!(review, Review::Accepted(_)) {
-            facts.seen.unknown_since = None;
+            state.baseline.rejected_since = None;
         }
-        if std::mem::discriminant(&facts.review) != std::mem::discriminant(&review) {
+        if mem::discriminant(&state.review) != mem::discriminant(&review) {
             match &review {
-                Review::Refused(cause) => self
-                    .log
-                    .warn(format_args!("credential=refused because={cause:?}")),
-                Review::Accepted(name) => self.log.info(format_args!("credential=accepted as={name}")),
-                Review::NotAsked => {}
+                Review::Rejected(error) => self.log.with(&[("error", error)]).warn("credential rejected"),
+                Review::Accepted(user) => self.log.with(&[("subject", user)]).info("credential accepted"),
+                Review::Pending => {}
             }
         }
-        facts.review = review;
+        state.review = review;
     }
 }
 
-/// The name under which the API server knows the client. Before Kubernetes 1.28 it cannot say: then, that it has answered.
+/// Returns the user name that the API server knows the client by; empty before Kubernetes 1.28, which has no review for it
+/// but has then authenticated the client.
 pub fn accepted(mut client: Client) -> Result<String, Error> {
     match client.self_subject_review() {
         Ok(user) => Ok(user.username),

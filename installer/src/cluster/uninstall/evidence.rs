@@ -1,160 +1,246 @@
-//! What the API server is asked about the end of an installation: while all is well, and again when this process has been
-//! asked to end.
+//! Evidence of an uninstall, and the table from evidence to decision that the README shows as well. The API server is asked
+//! for it before SIGTERM, to know what there is to lose, and again after.
 
 use std::{
-    fs,
+    fmt, fs,
     time::{Duration, Instant},
 };
 
-use evergreen_kube::{Class, Error, Source, deadline::Deadline};
+use evergreen_kube::{Class, Client, Error, Source, deadline::Deadline};
 
 use crate::{
     cli::config::Config,
     cluster::{api, identity, requests::Requests},
 };
 
-/// A name of no pod will do: 404 is an answer to somebody who may ask.
+/// The name of no pod. Asking for it is enough: a 404 shows that the permission is there.
 const ANY_NAME: &str = "none";
 
-/// What was seen while all was well.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Seen {
-    /// The DaemonSet was there.
-    pub daemonset: bool,
-    /// This pod may read pods: under Linkerd's chart the only right there is to lose.
-    pub pods: bool,
-    /// The API server has not known the node's credential since.
-    pub unknown_since: Option<Instant>,
-}
-
-/// What the name is, that the DaemonSet is asked for by.
-pub enum Named {
-    /// A DaemonSet's, or nobody here knows.
-    Something,
-    /// No DaemonSet's.
-    Nothing,
-}
-
-/// What the API server says of the DaemonSet.
-pub enum Daemonset {
-    Wanted,
-    Going,
-    Gone,
-    /// It does not know this pod, or does not let it ask.
-    Refused,
-    /// There is nothing that says in which namespace it is.
+/// What the API server's answers say about an uninstall.
+#[derive(Debug)]
+pub enum Evidence {
+    /// The DaemonSet exists, and nothing deletes it or its namespace.
+    DaemonSetExists,
+    /// The DaemonSet is being deleted.
+    DaemonSetTerminating,
+    /// There is no DaemonSet.
+    DaemonSetGone,
+    /// The DaemonSet or the permissions are still there, but the namespace is being deleted. Its pods go first (Kubernetes
+    /// 1.33 and later).
+    NamespaceTerminating,
+    /// This pod may not read the DaemonSet, and may still read pods.
+    PermissionsKept,
+    /// This pod may no longer read pods.
+    PermissionsLost,
+    /// This pod's token is rejected (401), and the plugin has a token that may still read pods.
+    TokenRevokedPluginOk,
+    /// This pod's token is rejected (401), and the plugin has no other: the pod was force-deleted, or its ServiceAccount is
+    /// gone.
+    TokenRevoked,
+    /// Permissions or token are lost, but the node's credential was already rejected long before SIGTERM.
+    RejectedBefore,
+    /// This pod may not read the DaemonSet.
+    NotPermitted,
+    /// Neither the pod's volume nor its token names the namespace.
     NamespaceUnknown,
-    Silent(Error),
+    /// The API server gave no answer.
+    Unanswered(Error),
 }
 
-/// What the API server says of this pod's rights.
-pub enum Pods {
-    Readable,
-    Refused,
-    /// It does not know this pod's token, and lets the plugin read pods as ever: the pod was deleted by force.
-    Disowned,
-    /// It does not know this pod's token, and the plugin has no other: the pod was deleted by force, or its account is gone.
-    Unknown,
-    Silent(Error),
+/// What a shutdown does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Remove everything from the node.
+    Remove,
+    /// Keep everything.
+    Keep,
+    /// What `EVERGREEN_ON_TERM_UNSURE` says.
+    Unsure,
 }
 
-impl Seen {
-    /// There is something whose loss says that the installation ends.
-    pub fn had_rights(&self) -> bool {
+/// When evidence decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// As soon as it is seen.
+    AtOnce,
+    /// When it has lasted for three seconds.
+    Lasting,
+    /// When it is what is seen after eight seconds.
+    Observed,
+    /// When both hold.
+    ObservedLasting,
+}
+
+impl Evidence {
+    /// The table: what each piece of evidence decides, and when.
+    pub fn decision(&self) -> (When, Action) {
+        match self {
+            Self::DaemonSetExists => (When::AtOnce, Action::Keep),
+            Self::DaemonSetTerminating => (When::AtOnce, Action::Remove),
+            Self::DaemonSetGone => (When::AtOnce, Action::Remove),
+            Self::NamespaceTerminating => (When::AtOnce, Action::Remove),
+            Self::PermissionsKept => (When::Observed, Action::Keep),
+            Self::PermissionsLost => (When::Lasting, Action::Remove),
+            Self::TokenRevokedPluginOk => (When::Observed, Action::Keep),
+            Self::TokenRevoked => (When::ObservedLasting, Action::Remove),
+            Self::RejectedBefore => (When::AtOnce, Action::Unsure),
+            Self::NotPermitted => (When::AtOnce, Action::Unsure),
+            Self::NamespaceUnknown => (When::AtOnce, Action::Unsure),
+            Self::Unanswered(_) => (When::Observed, Action::Unsure),
+        }
+    }
+
+    /// Returns true for what an API server that has just started may say by mistake.
+    pub fn is_loss(&self) -> bool {
+        matches!(self, Self::PermissionsLost | Self::TokenRevoked)
+    }
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DaemonSetExists => "the DaemonSet exists",
+            Self::DaemonSetTerminating => "the DaemonSet is being deleted",
+            Self::DaemonSetGone => "the DaemonSet does not exist",
+            Self::NamespaceTerminating => "the namespace is being deleted",
+            Self::PermissionsKept => "this pod still has its permissions, which an uninstall would have removed",
+            Self::PermissionsLost => "this pod has lost the permissions it had",
+            Self::TokenRevokedPluginOk => "this pod was force-deleted; the plugin's token is still accepted",
+            Self::TokenRevoked => "the API server no longer accepts this pod's token",
+            Self::RejectedBefore => "the API server has rejected the node's credential for more than a minute",
+            Self::NotPermitted => "this pod has no permission to get its DaemonSet",
+            Self::NamespaceUnknown => {
+                "the namespace of this pod and its DaemonSet is unknown: there is no file `namespace` beside its token, and \
+                 the token does not name it"
+            }
+            Self::Unanswered(error) => return error.fmt(f),
+        })
+    }
+}
+
+/// What there is to lose, observed before SIGTERM.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Baseline {
+    /// This pod was able to read its DaemonSet.
+    daemonset: bool,
+    /// This pod was able to read pods: under Linkerd's chart the only permission there is to lose.
+    pods: bool,
+    /// Since when the API server has rejected the node's token (401).
+    pub rejected_since: Option<Instant>,
+}
+
+impl Baseline {
+    /// Returns true if there is a permission whose loss is evidence of an uninstall.
+    pub fn had_permissions(&self) -> bool {
         self.pods || self.daemonset
     }
 
-    /// Asks for what could be lost. An error is no answer: ask again later.
-    pub fn look(&mut self, config: &Config) -> Result<Named, Error> {
-        let mut named = Named::Something;
-        match daemonset(config, api::ASKING_TAKES) {
-            Daemonset::Wanted | Daemonset::Going => self.daemonset = true,
-            Daemonset::Gone => named = Named::Nothing,
-            Daemonset::Refused | Daemonset::NamespaceUnknown => {}
-            Daemonset::Silent(error) => return Err(error),
+    /// Adds what this pod may read now. Returns the evidence about the DaemonSet.
+    pub fn observe(&mut self, config: &Config) -> Result<Evidence, Error> {
+        let daemonset = daemonset(config, api::TIMEOUT);
+        match daemonset {
+            Evidence::DaemonSetExists | Evidence::DaemonSetTerminating => self.daemonset = true,
+            Evidence::Unanswered(error) => return Err(error),
+            _ => {}
         }
-        match pods(config, api::ASKING_TAKES) {
-            Pods::Readable => self.pods = true,
-            Pods::Refused | Pods::Disowned | Pods::Unknown => {}
-            Pods::Silent(error) => return Err(error),
+        match permissions(config, api::TIMEOUT) {
+            Evidence::PermissionsKept => self.pods = true,
+            Evidence::Unanswered(error) => return Err(error),
+            _ => {}
         }
-        Ok(named)
+        Ok(daemonset)
+    }
+}
+
+/// Asks the API server for all evidence there is; `timeout` holds for each request.
+pub fn survey(config: &Config, baseline: &Baseline, timeout: Duration) -> Evidence {
+    let mut evidence = daemonset(config, timeout);
+    // A pod that may still read pods has not lost everything: another `mode` of our chart takes only the permission to read
+    // the DaemonSet.
+    if matches!(evidence, Evidence::NotPermitted | Evidence::NamespaceUnknown) && baseline.had_permissions() {
+        evidence = permissions(config, timeout);
+    }
+    match evidence {
+        Evidence::DaemonSetExists | Evidence::PermissionsKept if namespace_terminating(config, timeout) => {
+            Evidence::NamespaceTerminating
+        }
+        evidence => evidence,
     }
 }
 
 /// Asks for the DaemonSet.
-pub fn daemonset(config: &Config, takes: Duration) -> Daemonset {
-    let client = || api::as_pod(&config.server, Deadline::after(takes));
+fn daemonset(config: &Config, timeout: Duration) -> Evidence {
     let Some(namespace) = identity::pod_namespace(&config.server) else {
-        // Nobody to ask is the nearer cause: ask something that needs no namespace.
-        return match client().and_then(|mut client| client.self_subject_review()) {
-            Err(e) if !(refuses(&e) || e.class == Class::NotFound) => Daemonset::Silent(e),
-            _ => Daemonset::NamespaceUnknown,
+        // An API server that does not answer is the more useful cause: ask for something that needs no namespace.
+        return match as_pod(config, timeout).and_then(|mut client| client.self_subject_review()) {
+            Err(e) if !(is_denied(&e) || e.class == Class::NotFound) => Evidence::Unanswered(e),
+            _ => Evidence::NamespaceUnknown,
         };
     };
-    match client().and_then(|mut client| client.daemonset(&namespace, &config.daemonset)) {
-        Ok(found) if found.deleting => Daemonset::Going,
-        Ok(_) => Daemonset::Wanted,
-        Err(e) if e.class == Class::NotFound => Daemonset::Gone,
-        Err(e) if refuses(&e) => Daemonset::Refused,
-        Err(e) => Daemonset::Silent(e),
+    match as_pod(config, timeout).and_then(|mut client| client.daemonset(&namespace, &config.daemonset)) {
+        Ok(found) if found.deleting => Evidence::DaemonSetTerminating,
+        Ok(_) => Evidence::DaemonSetExists,
+        Err(e) if e.class == Class::NotFound => Evidence::DaemonSetGone,
+        Err(e) if is_denied(&e) => Evidence::NotPermitted,
+        Err(e) => Evidence::Unanswered(e),
     }
 }
 
-/// True when the API server does not know this pod, or does not let it do this.
-fn refuses(error: &Error) -> bool {
+/// Asks for this pod, to see whether it may read pods.
+fn permissions(config: &Config, timeout: Duration) -> Evidence {
+    let claims = identity::pod_claims(&config.server).kubernetes;
+    let namespace = identity::pod_namespace(&config.server).unwrap_or_default();
+    let name = claims.pod.map_or_else(|| ANY_NAME.to_owned(), |pod| pod.name);
+    match reads_pod(as_pod(config, timeout), &namespace, &name) {
+        Ok(()) => Evidence::PermissionsKept,
+        Err(e) if e.class == Class::Unauthorized && plugin_has_a_copy(config) => Evidence::TokenRevoked,
+        Err(e) if e.class == Class::Unauthorized && plugin_reads_pods(config, &namespace, timeout) => {
+            Evidence::TokenRevokedPluginOk
+        }
+        Err(e) if is_denied(&e) => Evidence::PermissionsLost,
+        Err(e) => Evidence::Unanswered(e),
+    }
+}
+
+/// Returns true if the plugin's token is this pod's own.
+fn plugin_has_a_copy(config: &Config) -> bool {
+    let own = identity::pod_token(&config.server).ok();
+    own.is_some() && fs::read(config.place.token_file().here()).ok() == own
+}
+
+/// Returns true if the plugin's token may read pods. That the API server knows the token proves nothing: it caches a token
+/// it has accepted for 10 s (`TokenSuccessCacheTTL`), even if the ServiceAccount is gone. Permissions are not cached.
+fn plugin_reads_pods(config: &Config, namespace: &str, timeout: Duration) -> bool {
+    let (token, ca) = (config.place.token_file(), config.place.ca_file());
+    let source = Source::File(token.here().to_path_buf());
+    let client = api::with_token(&config.server, source, ca.here(), Deadline::after(timeout));
+    reads_pod(client, namespace, ANY_NAME).is_ok()
+}
+
+fn as_pod(config: &Config, timeout: Duration) -> Result<Client, Error> {
+    api::as_pod(&config.server, Deadline::after(timeout))
+}
+
+fn reads_pod(client: Result<Client, Error>, namespace: &str, name: &str) -> Result<(), Error> {
+    match client.and_then(|mut client| client.pod(namespace, name, None)) {
+        Err(e) if e.class != Class::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Returns true when the API server does not know this pod, or RBAC denies the request.
+fn is_denied(error: &Error) -> bool {
     matches!(
         error.class,
         Class::Forbidden | Class::Unauthorized | Class::Anonymous
     )
 }
 
-/// Asks for this pod.
-pub fn pods(config: &Config, takes: Duration) -> Pods {
-    let claims = identity::pod_claims(&config.server);
-    let namespace = identity::pod_namespace(&config.server).unwrap_or(claims.kubernetes.namespace);
-    let name = claims
-        .kubernetes
-        .pod
-        .map_or_else(|| ANY_NAME.to_owned(), |pod| pod.name);
-    let client = api::as_pod(&config.server, Deadline::after(takes));
-    match client.and_then(|mut client| client.pod(&namespace, &name, None)) {
-        Ok(_) => Pods::Readable,
-        Err(e) if e.class == Class::NotFound => Pods::Readable,
-        Err(e) if e.class == Class::Unauthorized && plugin_has_a_copy(config) => Pods::Unknown,
-        Err(e) if e.class == Class::Unauthorized && plugin_reads_pods(config, &namespace, takes) => {
-            Pods::Disowned
-        }
-        Err(e) if refuses(&e) => Pods::Refused,
-        Err(e) => Pods::Silent(e),
-    }
-}
-
-fn plugin_has_a_copy(config: &Config) -> bool {
-    let own = identity::pod_token(&config.server).ok();
-    own.is_some() && fs::read(config.place.token_file().here()).ok() == own
-}
-
-/// It has to be allowed to, not only known: a kube-apiserver remembers a token that it has taken for 10 s
-/// (`TokenSuccessCacheTTL`), whatever has become of the account; rights it does not remember.
-fn plugin_reads_pods(config: &Config, namespace: &str, takes: Duration) -> bool {
-    let (token, ca) = (config.place.token_file(), config.place.ca_file());
-    let source = Source::File(token.here().to_path_buf());
-    let client = api::with_token(&config.server, source, ca.here(), Deadline::after(takes));
-    match client.and_then(|mut client| client.pod(namespace, ANY_NAME, None)) {
-        Ok(_) => true,
-        Err(e) => e.class == Class::NotFound,
-    }
-}
-
-/// True when the namespace of this installation is being deleted. Its pods go first then (since Kubernetes 1.33), and all
-/// that tells of an uninstallation is there as ever. Who may not ask does not know.
-pub fn namespace_terminating(config: &Config, takes: Duration) -> bool {
-    let Some(namespace) = identity::pod_namespace(&config.server) else {
-        return false;
-    };
-    let client = api::as_pod(&config.server, Deadline::after(takes));
-    client
-        .and_then(|mut client| client.namespace_metadata(&namespace))
-        .is_ok_and(|found| found.deleting)
+/// Returns true when this pod's namespace is known to be terminating; without the permission to read it, false.
+fn namespace_terminating(config: &Config, timeout: Duration) -> bool {
+    identity::pod_namespace(&config.server).is_some_and(|namespace| {
+        as_pod(config, timeout)
+            .and_then(|mut client| client.namespace_metadata(&namespace))
+            .is_ok_and(|found| found.deleting)
+    })
 }

@@ -40,7 +40,7 @@ pub fn install(plan: &Plan, backoff: &mut Backoff, report: &mut Report) -> bool 
     if in_place {
         for change in &plan.removals {
             if apply(change, report) == Outcome::WrittenMeanwhile {
-                report.look_again_in(WRITTEN_MEANWHILE);
+                report.reconcile_in(WRITTEN_MEANWHILE);
             }
         }
     }
@@ -64,7 +64,7 @@ pub fn tell(plan: &Plan, report: &mut Report) {
         report.notice(notice);
     }
     if let Some(time) = plan.retry {
-        report.look_again_in(time);
+        report.reconcile_in(time);
     }
 }
 
@@ -86,7 +86,7 @@ fn insert(target: &Target, backoff: &mut Backoff, report: &mut Report) -> bool {
     };
     let delay = backoff.delay(file, now);
     if !delay.is_zero() {
-        report.hold_back(delay);
+        report.delay_rewrite(delay);
         return false;
     }
     let outcome = apply(change, report);
@@ -94,7 +94,7 @@ fn insert(target: &Target, backoff: &mut Backoff, report: &mut Report) -> bool {
         backoff.wrote(file, now);
     }
     if outcome == Outcome::WrittenMeanwhile {
-        report.look_again_in(WRITTEN_MEANWHILE);
+        report.reconcile_in(WRITTEN_MEANWHILE);
     }
     outcome == Outcome::Done
 }

@@ -18,7 +18,7 @@ fn config(conflist: &'static str) -> Config {
         ("EVERGREEN_CONFLIST", conflist),
     ];
     let lookup = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| v.into());
-    let given = RawSettings::default().variables(lookup).unwrap();
+    let given = RawSettings::default().with_variables(lookup).unwrap();
     Config::from_given(&given).unwrap()
 }
 
