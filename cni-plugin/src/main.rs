@@ -1,10 +1,10 @@
 //! The process: environment and stdin in, one JSON document and an exit code out.
 //!
-//! Started by the C library alone (`no_main`). What the standard library does before a `main` of its own serves to name a
-//! stack that overflows: it reads `/proc/self/maps` and gives each thread a second stack, which is half of the system calls
-//! of a DEL, 3 % of the CPU of an ADD, and 110 KB. What else it does there is done by `evergreen_cni::begin`.
+//! Skips Rust's runtime start-up (`no_main`): its stack-overflow handler reads `/proc/self/maps` and gives each thread a
+//! second stack, which costs half of DEL's system calls, 3 % of ADD's CPU time and 110 KB. `evergreen_cni::begin` does
+//! the rest of the start-up.
 #![no_main]
-#![allow(unsafe_code, reason = "the C library looks for `main` by its name")]
+#![allow(unsafe_code, reason = "the C library calls `main` by its name")]
 
 use std::{
     env,
@@ -17,9 +17,10 @@ use evergreen_cni::protocol::{
     failure::{Code, Failure},
     reply::Reply,
 };
+use evergreen_kube::log::{Component, Level, Log};
 
-/// What the C library calls. It never returns: the exit code is given to `exit`.
-// SAFETY: the name is the C library's for this function, and nothing else in the program has it.
+/// The entry point for the C library. It ends in `exit` and never returns.
+// SAFETY: the C library expects this name and signature, and no other function of the program has the name.
 #[expect(
     clippy::disallowed_methods,
     reason = "`main` reads the environment and passes a lookup function on"
@@ -27,8 +28,8 @@ use evergreen_cni::protocol::{
 #[unsafe(no_mangle)]
 extern "C" fn main() -> c_int {
     evergreen_cni::begin();
-    panic::set_hook(Box::new(|fault| {
-        end(&Reply::failure(&fault_of_ours(fault), None))
+    panic::set_hook(Box::new(|panic| {
+        end(&Reply::failure(&internal_error(panic), None))
     }));
     end(&evergreen_cni::run(
         &|variable| env::var_os(variable),
@@ -36,31 +37,30 @@ extern "C" fn main() -> c_int {
     ))
 }
 
-/// Even a fault of ours ends as a CNI error object: the runtime shows nothing else to anybody.
-fn fault_of_ours(fault: &panic::PanicHookInfo<'_>) -> Failure {
-    let place = fault
+/// Returns a panic as a CNI error, because the runtime shows users nothing else.
+fn internal_error(panic: &panic::PanicHookInfo<'_>) -> Failure {
+    let place = panic
         .location()
         .map(|at| format!(" at {}:{}", at.file(), at.line()))
         .unwrap_or_default();
     Failure::new(
         Code::Internal,
-        format!("evergreen-cni has a fault{place}; please report it"),
+        format!("evergreen-cni panicked{place}; this is a bug, please report it"),
     )
 }
 
 fn end(reply: &Reply) -> ! {
-    // A runtime that closed stderr has given up on this call; there is nobody left to tell.
+    // A runtime that has closed stderr no longer reads the log.
     let _ = io::stderr().write_all(reply.stderr.as_bytes());
     let mut stdout = io::stdout();
     let written = stdout
         .write_all(reply.stdout.as_bytes())
         .and_then(|()| stdout.flush());
     if let Err(error) = written {
-        // A reply that nobody got is no success, whatever it says.
-        let _ = writeln!(
-            io::stderr(),
-            "evergreen-cni: the reply could not be written to stdout: {error}"
-        );
+        // The runtime has no reply, so the call must not end as a success.
+        Log::new(Component::Plugin, Level::Error)
+            .with(&[("error", &error)])
+            .error("cannot write the reply to stdout");
         process::exit(1);
     }
     process::exit(reply.exit_code.into())

@@ -1,8 +1,8 @@
-//! TCP ports as people write them, and sets of them as the kernel wants them.
+//! TCP ports as people write them, and as the ranges an nft interval set needs.
 
 use std::{fmt, num::NonZeroU16, str::FromStr};
 
-/// A TCP port, 1 to 65535. Port 0 is no port: a redirect to it is a black hole.
+/// A TCP port, 1 to 65535. A redirect to port 0 would lose the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Port(NonZeroU16);
 
@@ -13,11 +13,11 @@ pub struct PortRange {
     last: Port,
 }
 
-/// Ports in ascending ranges that neither overlap nor touch, as an nft interval set needs them.
+/// Ports in ascending ranges that neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PortSet(Vec<PortRange>);
 
-/// Why an entry is not a port or a range of ports.
+/// An entry that is neither a port nor a range of ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidPort {
     entry: String,
@@ -27,15 +27,15 @@ pub struct InvalidPort {
 // === impl Port ===
 
 impl Port {
-    /// A port that is known when the program is written.
+    /// A port known at compile time.
     pub(crate) const fn known(number: u16) -> Self {
         match Self::new(number) {
             Some(port) => port,
-            None => panic!("0 is no port"),
+            None => panic!("0 is not a port"),
         }
     }
 
-    /// None for 0.
+    /// Returns none for 0.
     pub const fn new(number: u16) -> Option<Self> {
         match NonZeroU16::new(number) {
             Some(n) => Some(Self(n)),
@@ -43,12 +43,12 @@ impl Port {
         }
     }
 
-    /// The number, 1 to 65535.
+    /// Returns the number, 1 to 65535.
     pub const fn number(self) -> u16 {
         self.0.get()
     }
 
-    /// A number as JSON gives it. Errors name the number.
+    /// Checks a number from JSON.
     pub fn from_number(number: i64) -> Result<Self, InvalidPort> {
         u16::try_from(number)
             .ok()
@@ -61,7 +61,7 @@ impl FromStr for Port {
     type Err = InvalidPort;
 
     fn from_str(text: &str) -> Result<Self, InvalidPort> {
-        // `u16::from_str` takes a leading `+`; nobody else who reads such a list does.
+        // `u16::from_str` accepts a leading `+`, which port lists do not have.
         if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
             return Err(InvalidPort::new(text, "is not a number"));
         }
@@ -81,17 +81,17 @@ impl fmt::Display for Port {
 // === impl PortRange ===
 
 impl PortRange {
-    /// The ports from `first` to `last`, or none when that ends before it starts.
+    /// Returns the ports from `first` to `last`, or none when the range ends before it starts.
     pub fn new(first: Port, last: Port) -> Option<Self> {
         (first <= last).then_some(Self { first, last })
     }
 
-    /// The lowest port of the range.
+    /// Returns the lowest port.
     pub const fn first(self) -> Port {
         self.first
     }
 
-    /// The highest port of the range, itself part of it.
+    /// Returns the highest port, which belongs to the range.
     pub const fn last(self) -> Port {
         self.last
     }
@@ -138,7 +138,7 @@ impl fmt::Display for PortRange {
 // === impl PortSet ===
 
 impl PortSet {
-    /// Every entry of a list, blank ones left out (templates write them), or the first that is no port.
+    /// Parses the entries of a list. Blank entries, which templates produce, are ignored.
     pub fn from_entries<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidPort> {
         entries
             .into_iter()
@@ -148,27 +148,27 @@ impl PortSet {
             .collect()
     }
 
-    /// A comma-separated list as an annotation holds it.
+    /// Parses a comma-separated list, as in an annotation.
     pub fn from_annotation(list: &str) -> Result<Self, InvalidPort> {
         Self::from_entries(list.split(','))
     }
 
-    /// The ranges, ascending, with at least one port between any two.
+    /// Returns the ranges, ascending, with at least one port between any two.
     pub fn ranges(&self) -> &[PortRange] {
         &self.0
     }
 
-    /// True when no port is in the set.
+    /// Returns true when the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// True when the port is in the set.
+    /// Returns true when the set contains the port.
     pub fn contains(&self, port: Port) -> bool {
         self.0.iter().any(|r| r.first <= port && port <= r.last)
     }
 
-    /// This set and the other together.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         self.0.into_iter().chain(other.0).collect()
@@ -211,7 +211,7 @@ impl fmt::Display for PortSet {
 
 impl InvalidPort {
     fn new(entry: &str, why: &'static str) -> Self {
-        // An annotation may be 256 KB; a message is for people.
+        // An annotation may have 256 KB; the message should stay short.
         let entry = entry.chars().take(40).collect();
         Self { entry, why }
     }
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_comes_back_sorted_and_merged() {
+    fn list_is_sorted_and_merged() {
         for (written, kept) in [
             ("", ""),
             ("80", "80"),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_no_port_is_named() {
+    fn invalid_entry_is_named() {
         for entry in [
             "0", "65536", "80-", "-80", "90-80", "abc", "+80", "8 0", "0-5", "1-2-3", "９０",
         ] {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_entries_merge_into_few() {
+    fn many_entries_merge_into_one_range() {
         let list: Vec<String> = (1..=10_000).rev().map(|p| p.to_string()).collect();
         assert_eq!(
             PortSet::from_annotation(&list.join(",")).unwrap().to_string(),

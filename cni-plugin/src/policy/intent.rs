@@ -1,7 +1,7 @@
-//! What should happen to the pod's traffic. Pure: knows no socket, no file, no kernel.
+//! What should happen to a pod's traffic. Pure: no socket, no file, no kernel.
 //!
-//! The rules of who is meshed and what overrides what are the ones of linkerd-cni and of Linkerd's proxy injector
-//! (its annotations `config.linkerd.io/*`); where we read more, the line says so.
+//! Which pods are meshed and which source overrides which follows linkerd-cni and Linkerd's proxy injector (annotations
+//! `config.linkerd.io/*`). Comments mark where the plugin reads more.
 
 use std::fmt;
 
@@ -15,17 +15,17 @@ use crate::{
 };
 use evergreen_kube::pod::{Container, PROXY, Pod, Strings};
 
-/// The init container that programs the rules itself where no CNI plugin does.
+/// The init container that programs the rules where no CNI plugin does.
 pub const PROXY_INIT: &str = "linkerd-init";
 
-/// The injector's marks on every pod that it gave a proxy, by webhook or by hand.
+/// Annotations of every pod that the injector gave a proxy, by webhook or by hand.
 pub const MARKS: [&str; 3] = [
     "linkerd.io/proxy-version",
     "linkerd.io/trust-root-sha256",
     "linkerd.io/created-by",
 ];
 
-/// Where Linkerd's proxy listens when nobody says otherwise (its chart's values).
+/// The default ports of Linkerd's proxy, from its chart.
 const INBOUND_PORT: Port = Port::known(4143);
 const OUTBOUND_PORT: Port = Port::known(4140);
 
@@ -33,45 +33,46 @@ const INJECT: &str = "linkerd.io/inject";
 const CREATED_BY: &str = "linkerd.io/created-by";
 const CONTROL_PLANE: &str = "linkerd.io/control-plane-component";
 
-/// What the call comes to.
+/// The result of the policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Nothing is to be programmed; the reason is for the log.
+    /// The pod needs no rules; the reason is for the log.
     Skip(&'static str),
-    /// The pod's TCP goes through its proxy.
+    /// The pod's TCP is redirected to its proxy.
     Redirect(Redirect),
 }
 
-/// All that the rules are made of. Every number has been checked.
+/// Everything the rules depend on, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
-    /// Families to program: IPv4, IPv6 or both, in this order, never none.
+    /// Families to program: IPv4, IPv6 or both, in this order.
     pub families: Vec<Family>,
-    /// Where the proxy accepts what comes in.
+    /// The proxy's port for inbound connections.
     pub inbound_port: Port,
-    /// Where the proxy accepts what goes out.
+    /// The proxy's port for outbound connections.
     pub outbound_port: Port,
-    /// The user whose own connections are left alone. None only when a group stands in for it.
+    /// The user whose connections bypass the proxy. None only together with a group.
     pub proxy_uid: Option<u32>,
-    /// The group whose own connections are left alone.
+    /// The group whose connections bypass the proxy.
     pub proxy_gid: Option<u32>,
-    /// Destination ports redirected on the way in; empty means all.
+    /// Inbound destination ports to redirect; empty means all.
     pub inbound_only: PortSet,
-    /// Destination ports left alone on the way in.
+    /// Inbound destination ports that bypass the proxy.
     pub skip_inbound: PortSet,
-    /// Destination ports left alone on the way out.
+    /// Outbound destination ports that bypass the proxy.
     pub skip_outbound: PortSet,
-    /// Sources left alone on the way in.
+    /// Subnets whose inbound connections bypass the proxy.
     pub skip_sources: CidrSet,
 }
 
+/// The value of the log key `redirect`.
 impl fmt::Display for Redirect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let families: Vec<&str> = self
-            .families
-            .iter()
-            .map(|family| if *family == Family::V4 { "4" } else { "6" })
-            .collect();
+        let families = self.families.iter().map(|family| match family {
+            Family::V4 => "4",
+            Family::V6 => "6",
+        });
+        let families: Vec<&str> = families.collect();
         write!(
             f,
             "inbound={} outbound={} ip={}",
@@ -90,42 +91,46 @@ impl fmt::Display for Redirect {
             ("skip_outbound", &self.skip_outbound),
         ] {
             if !ports.is_empty() {
-                write!(f, " {key}=\"{ports}\"")?;
+                write!(f, " {key}={}", ports.to_string().replace(' ', ""))?;
             }
         }
         if !self.skip_sources.is_empty() {
-            write!(f, " skip_sources=\"{}\"", self.skip_sources)?;
+            write!(
+                f,
+                " skip_sources={}",
+                self.skip_sources.to_string().replace(' ', "")
+            )?;
         }
         Ok(())
     }
 }
 
-/// What can be said of a pod from its name and the runtime's annotations alone.
+/// The decision from the namespace's name and the runtime's annotations alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precheck {
-    /// Not meshed: pass it on, ask nobody.
+    /// Not meshed: skip the pod without any I/O.
     Pass(&'static str),
-    /// Marked by the injector: meshed, unless it brings its own init container.
+    /// Marked by the injector: meshed, unless it has an init container that programs the rules.
     Marked,
-    /// Only the API server can tell.
+    /// Only the API server knows.
     Unknown,
 }
 
-/// What the API server knows of a pod, as far as it was asked.
+/// What the API server answered about a pod.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// Its namespace's annotations, where [`needs_namespace`] wanted them and they could be read.
+    /// Its namespace's annotations, if [`needs_namespace`] and readable.
     pub namespace: Option<&'a Strings>,
-    /// The ports of Service `default/kubernetes`, where [`needs_service`] wanted them and they could be read.
+    /// The ports of Service `default/kubernetes`, if [`needs_service`] and readable.
     pub service_ports: Option<&'a PortSet>,
 }
 
-/// Looks at what is at hand before anything is read or asked.
+/// Checks a pod before any I/O.
 ///
-/// Exempt namespaces pass unless the pod is marked: the pod that would heal this node's credential must never wait
-/// for it. A pod that asks for injection without marks may or may not have a proxy.
+/// Exempt namespaces pass unless the pod is marked: the pod that renews this node's credential must never wait for it. A
+/// pod that requests injection but has no marks may or may not have a proxy.
 pub fn precheck(netconf: &NetConf<'_>, namespace: &str) -> Precheck {
     let annotations = netconf.annotations.as_ref();
     if annotations.is_some_and(|a| MARKS.iter().any(|mark| a.contains_key(*mark))) {
@@ -135,22 +140,22 @@ pub fn precheck(netconf: &NetConf<'_>, namespace: &str) -> Precheck {
         return Precheck::Pass("namespace is exempt");
     }
     match annotations {
-        Some(a) if !asks_for_injection(a) && !netconf.always_ask => {
-            Precheck::Pass("runtime annotations show no mark of injection")
+        Some(a) if !requests_injection(a) && !netconf.always_ask => {
+            Precheck::Pass("runtime annotations show no injection")
         }
         _ => Precheck::Unknown,
     }
 }
 
-fn asks_for_injection(annotations: &Strings) -> bool {
+fn requests_injection(annotations: &Strings) -> bool {
     matches!(
         annotations.get(INJECT).map(String::as_str),
         Some("enabled" | "ingress")
     )
 }
 
-/// True when the namespace's annotations can still change something. The webhook copies them onto the pod, so pods
-/// it made need no second request, nor do pods that carry every key themselves.
+/// Returns true when the namespace's annotations can matter. Pods injected by the webhook have them already, and pods with
+/// every key of their own override them.
 pub fn needs_namespace(pod: &Pod) -> bool {
     let by_webhook = pod
         .annotations
@@ -163,15 +168,15 @@ pub fn needs_namespace(pod: &Pod) -> bool {
             .all(|key| pod.annotations.contains_key(*key))
 }
 
-/// True for pods of the control plane, which talk to the API server past the proxy.
+/// Returns true for pods of the control plane, whose connections to the API server bypass the proxy.
 pub fn needs_service(pod: &Pod) -> bool {
     proxy_of(pod).is_some() && pod.labels.contains_key(CONTROL_PLANE)
 }
 
-/// The proxy that a CNI plugin is to redirect to, if the pod has one.
+/// Returns the proxy to redirect to, if the pod has one and no init container that programs the rules.
 fn proxy_of(pod: &Pod) -> Option<&Container> {
     let own_init = pod.init_containers.iter().any(|c| c.name == PROXY_INIT);
-    // A native sidecar is an init container that stays.
+    // A native sidecar is an init container.
     let proxy = pod
         .containers
         .iter()
@@ -180,7 +185,7 @@ fn proxy_of(pod: &Pod) -> Option<&Container> {
     proxy.filter(|_| !own_init)
 }
 
-/// Decides from what the API server said. `families` are those the pod has; empty when nothing shows them.
+/// Decides from the API server's answers. `families` are those of the pod's addresses, empty when unknown.
 pub fn decide(
     netconf: &NetConf<'_>,
     facts: Facts<'_>,
@@ -198,14 +203,14 @@ pub fn decide(
     let overrides = Overrides::read(&pod.annotations, facts.namespace, Some(proxy))?;
     let mut redirect = redirect(netconf, overrides, families)?;
     if needs_service(pod) {
-        let ports = facts.service_ports.cloned().unwrap_or_else(usual_api_ports);
+        let ports = facts.service_ports.cloned().unwrap_or_else(default_api_ports);
         redirect.skip_outbound = redirect.skip_outbound.union(ports);
     }
     Ok(Decision::Redirect(redirect))
 }
 
-/// Decides from the runtime's annotations alone, because the API server cannot be asked. The injector copies all
-/// that matters onto the pod; the proxy's own container stays unseen, so netconf and defaults stand in for it.
+/// Decides from the runtime's annotations alone, when the API server is unavailable. The injector writes all that matters
+/// to the pod's annotations; the proxy's container is unknown, so netconf and defaults replace it.
 pub fn decide_by_annotations(
     netconf: &NetConf<'_>,
     families: &[Family],
@@ -216,34 +221,34 @@ pub fn decide_by_annotations(
             let overrides = Overrides::read(annotations, None, None)?;
             let mut redirect = redirect(netconf, overrides, families)?;
             if looks_like_control_plane(annotations) {
-                redirect.skip_outbound = redirect.skip_outbound.union(usual_api_ports());
+                redirect.skip_outbound = redirect.skip_outbound.union(default_api_ports());
             }
             Ok(Decision::Redirect(redirect))
         }
-        None => Ok(Decision::Skip("runtime annotations show no mark of injection")),
+        None => Ok(Decision::Skip("runtime annotations show no injection")),
     }
 }
 
-/// Pods of the control plane carry the first two marks from their chart and none of an injector. Their label would
-/// say it, but runtimes hand no labels over; and what would wait for the API server must be able to reach it.
+/// Returns true for what is most likely a pod of the control plane, which must reach the API server. Runtimes pass no
+/// labels, but these pods have the first two marks, from their chart, and none of an injector.
 fn looks_like_control_plane(annotations: &Strings) -> bool {
     let injected = |by: &String| by.starts_with("linkerd/proxy-injector") || by.starts_with("linkerd/cli");
     MARKS[..2].iter().all(|mark| annotations.contains_key(*mark))
         && !annotations.get(CREATED_BY).is_some_and(injected)
 }
 
-/// The API server's ports where its Service cannot be read: 443 of the Service, 6443 of its usual endpoints.
-fn usual_api_ports() -> PortSet {
+/// Returns the API server's default ports: 443 of its Service, 6443 of its usual endpoints.
+fn default_api_ports() -> PortSet {
     [Port::known(443), Port::known(6443)].into_iter().collect()
 }
 
-/// Containers of the pod that run as the proxy's user: they leave the mesh unseen, so somebody should be told.
+/// Returns the containers that run as the proxy's user: their traffic bypasses the mesh, which the log should say.
 pub fn containers_with_proxy_user<'a>(pod: &'a Pod, redirect: &Redirect) -> Vec<&'a str> {
     let Some(uid) = redirect.proxy_uid else {
         return Vec::new();
     };
     let runs_as = |c: &Container| c.run_as_user.or(pod.run_as_user) == Some(i64::from(uid));
-    // Init containers often take this user on purpose, to reach the network before the proxy is up.
+    // Init containers often use this user on purpose, to reach the network before the proxy runs.
     pod.containers
         .iter()
         .filter(|c| c.name != PROXY && runs_as(c))
@@ -255,7 +260,7 @@ fn redirect(netconf: &NetConf<'_>, pod: Overrides, families: &[Family]) -> Resul
     let proxy = netconf.proxy;
     let (uid, gid) = pod.identity(proxy.uid, proxy.gid)?;
     Ok(Redirect {
-        families: programmed(families, netconf.ipv6 || pod.listens_on_ipv6),
+        families: families_to_program(families, netconf.ipv6 || pod.listens_on_ipv6),
         inbound_port: pod.inbound_port.or(proxy.inbound_port).unwrap_or(INBOUND_PORT),
         outbound_port: pod.outbound_port.or(proxy.outbound_port).unwrap_or(OUTBOUND_PORT),
         proxy_uid: uid,
@@ -271,9 +276,9 @@ fn redirect(netconf: &NetConf<'_>, pod: Overrides, families: &[Family]) -> Resul
     })
 }
 
-/// IPv4 where the pod has it; IPv6 where the pod has nothing else, or has it and it is wanted. A pod whose families
-/// nobody knows gets IPv4, as from linkerd-cni.
-fn programmed(families: &[Family], ipv6: bool) -> Vec<Family> {
+/// Returns the families to program: IPv4 if the pod has it, IPv6 if it has nothing else or if it is wanted. Unknown families
+/// mean IPv4, as in linkerd-cni.
+fn families_to_program(families: &[Family], ipv6: bool) -> Vec<Family> {
     match families {
         [Family::V6] => vec![Family::V6],
         [Family::V4, Family::V6] if ipv6 => vec![Family::V4, Family::V6],

@@ -1,4 +1,4 @@
-//! What a pod says about its own proxy: annotations, its namespace's annotations, the proxy's container.
+//! What overrides the netconf for one pod: its annotations, its namespace's annotations, the proxy's container.
 
 use std::{fmt, net::SocketAddr};
 
@@ -25,7 +25,7 @@ const ADMIN_PORT: &str = "config.linkerd.io/admin-port";
 const CONTROL_PORT: &str = "config.linkerd.io/control-port";
 
 const INBOUND_LISTEN: &str = "LINKERD2_PROXY_INBOUND_LISTEN_ADDR";
-/// Since IPv6 support a list, before that one address.
+/// A list since IPv6 support, one address before.
 const OUTBOUND_LISTEN: [&str; 2] = [
     "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDRS",
     "LINKERD2_PROXY_OUTBOUND_LISTEN_ADDR",
@@ -33,14 +33,14 @@ const OUTBOUND_LISTEN: [&str; 2] = [
 const ADMIN_LISTEN: &str = "LINKERD2_PROXY_ADMIN_LISTEN_ADDR";
 const CONTROL_LISTEN: &str = "LINKERD2_PROXY_CONTROL_LISTEN_ADDR";
 
-/// The user of Linkerd's proxy when nobody says otherwise.
+/// The default user of Linkerd's proxy.
 const DEFAULT_UID: u32 = 2102;
 
-/// The annotations a pod inherits from its namespace, key by key. The ports are not among them: where the
-/// namespace and the running proxy's container disagree, the container is what listens.
+/// The annotations that a pod inherits from its namespace. Ports are not inherited: the proxy's container decides where it
+/// listens, whatever the namespace says.
 pub(super) const INHERITED: [&str; 5] = [SKIP_INBOUND, SKIP_OUTBOUND, SKIP_SUBNETS, PROXY_UID, PROXY_GID];
 
-/// An entry that cannot be used, and who wrote it.
+/// An invalid value and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidOverride {
     source: &'static str,
@@ -48,12 +48,12 @@ pub struct InvalidOverride {
     why: String,
 }
 
-/// What the pod says; none or empty where it says nothing.
+/// The overrides of a pod; none or empty where it has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Overrides {
     pub(super) inbound_port: Option<Port>,
     pub(super) outbound_port: Option<Port>,
-    /// The proxy's admin and control ports: they answer probes, metrics and tap past the proxy's own policy.
+    /// The proxy's admin and control ports, which serve probes, metrics and tap outside the proxy's policy.
     pub(super) own_ports: PortSet,
     /// Added to the netconf's.
     pub(super) skip_inbound: PortSet,
@@ -62,12 +62,12 @@ pub(super) struct Overrides {
     /// Replaces the netconf's.
     pub(super) skip_sources: Option<CidrSet>,
     pub(super) listens_on_ipv6: bool,
-    /// With who said it, for the error when it is root.
+    /// With its source and key, for the error about root.
     uid: Option<(&'static str, &'static str, u32)>,
     gid: Option<u32>,
 }
 
-/// Annotations by rank: the pod's, then its namespace's.
+/// Annotations by precedence: the pod's, then its namespace's.
 struct Annotations<'a> {
     pod: &'a Strings,
     namespace: Option<&'a Strings>,
@@ -125,9 +125,10 @@ impl Overrides {
         })
     }
 
-    /// The user and group to leave alone: the pod's word, then the netconf's, then Linkerd's own user.
+    /// Returns the user and group that bypass the proxy: from the pod, then the netconf, then Linkerd's default user.
     ///
-    /// Root is none: all of root's traffic would leave the mesh. A group may stand in for it, never for silence.
+    /// User 0 means no user, since otherwise all traffic of root would bypass the mesh, and requires a group instead. A
+    /// group without any user leaves the default user in place.
     pub(super) fn identity(
         &self,
         netconf_uid: Option<u32>,
@@ -136,8 +137,8 @@ impl Overrides {
         let gid = self.gid.or(netconf_gid);
         match (self.uid, netconf_uid) {
             (Some((source, key, 0)), _) if gid.is_none() => {
-                let why = "is 0 and no proxy-gid is given: root's own connections would never be redirected; \
-                           run the proxy as a user of its own";
+                let why = "is 0 and proxy-gid is not set: no connection of root would be redirected; run the \
+                           proxy as a user of its own";
                 Err(InvalidOverride {
                     source,
                     key,
@@ -150,7 +151,8 @@ impl Overrides {
     }
 }
 
-/// The user of the proxy's container. Its group is not read: an app that shares it would leave the mesh unseen.
+/// Returns the user of the proxy's container. Its group is not read: traffic of an app in the same group would bypass the
+/// mesh unnoticed.
 fn run_as_user(proxy: &Container) -> Result<Option<(&'static str, &'static str, u32)>, InvalidOverride> {
     let (source, key) = ("container linkerd-proxy", "securityContext.runAsUser");
     let uid = proxy.run_as_user.map(user_or_group).transpose();
@@ -158,8 +160,8 @@ fn run_as_user(proxy: &Container) -> Result<Option<(&'static str, &'static str, 
     Ok(uid.map(|uid| (source, key, uid)))
 }
 
-/// The port of the first address that has one. An address we cannot read is no reason to fail a pod that runs:
-/// the next source then decides.
+/// Returns the port of the first address that has one. An unreadable address must not fail a running pod: then the next
+/// source decides.
 fn port_of(addresses: &str) -> Option<Port> {
     let port = |address: &str| match address.parse::<SocketAddr>() {
         Ok(address) => Port::new(address.port()),
@@ -170,7 +172,7 @@ fn port_of(addresses: &str) -> Option<Port> {
 
 fn not_a_number(text: &str) -> String {
     format!(
-        "is {:?}; a user or group is a number from 0 to 4294967294",
+        "is {:?}; write a user or group ID from 0 to 4294967294",
         text.chars().take(40).collect::<String>()
     )
 }
@@ -182,7 +184,7 @@ fn second<A, B>((_, value): (A, B)) -> B {
 // === impl Annotations ===
 
 impl Annotations<'_> {
-    /// The value of the pod, else of its namespace, with who said it.
+    /// Parses the pod's value, else the namespace's. Returns it with its source.
     fn parse<T, E: fmt::Display>(
         &self,
         key: &'static str,
@@ -205,7 +207,7 @@ impl Annotations<'_> {
         Ok(Some((source, value)))
     }
 
-    /// The value of the pod alone.
+    /// Parses the pod's own value.
     fn own<T, E: fmt::Display>(
         &self,
         key: &'static str,

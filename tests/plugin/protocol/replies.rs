@@ -51,7 +51,7 @@ fn assert_reports_unwritten_reply(stdout: Stdio) {
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("could not be written to stdout"), "{said}");
+    assert!(said.contains("cannot write the reply to stdout"), "{said}");
 }
 
 #[test]

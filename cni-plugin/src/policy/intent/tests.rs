@@ -3,10 +3,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::protocol::netconf::Envelope;
 
-mod asking;
+mod sources;
 
-/// Calls `look` with the configuration of Linkerd's chart, changed by `linkerd` and `more`.
-fn with_conf<T>(linkerd: Value, more: Value, look: impl FnOnce(&NetConf<'_>) -> T) -> T {
+/// Calls `test` with the configuration of Linkerd's chart, changed by `linkerd` and `more`.
+fn with_conf<T>(linkerd: Value, more: Value, test: impl FnOnce(&NetConf<'_>) -> T) -> T {
     let mut conf = json!({
         "name": "n", "cniVersion": "1.0.0",
         "linkerd": {"incoming-proxy-port": 4143, "outgoing-proxy-port": 4140, "proxy-uid": 2102,
@@ -25,7 +25,7 @@ fn with_conf<T>(linkerd: Value, more: Value, look: impl FnOnce(&NetConf<'_>) -> 
     }
     let text = conf.to_string();
     let envelope = Envelope::read(text.as_bytes()).unwrap();
-    look(&NetConf::check(&envelope, "1.0.0").unwrap())
+    test(&NetConf::check(&envelope, "1.0.0").unwrap())
 }
 
 fn strings(pairs: &[(&str, &str)]) -> Strings {
@@ -65,7 +65,7 @@ fn redirect_of(linkerd: Value, pod: &Pod, namespace: Option<&Strings>, families:
 }
 
 #[test]
-fn a_pod_is_meshed_by_its_containers_names() {
+fn container_names_decide_whether_pod_is_meshed() {
     let mut sidecar = meshed(&[]);
     sidecar.init_containers = vec![
         container("linkerd-network-validator"),
@@ -103,7 +103,7 @@ fn a_pod_is_meshed_by_its_containers_names() {
 }
 
 #[test]
-fn annotations_override_the_netconf_key_by_key_and_the_pod_its_namespace() {
+fn pod_overrides_namespace_overrides_netconf() {
     let pod = meshed(&[
         ("config.linkerd.io/skip-inbound-ports", "9001"),
         ("config.linkerd.io/skip-outbound-ports", "25"),
@@ -125,7 +125,7 @@ fn annotations_override_the_netconf_key_by_key_and_the_pod_its_namespace() {
 }
 
 #[test]
-fn the_proxy_s_own_container_says_where_it_listens_and_who_it_is() {
+fn proxy_container_overrides_ports_and_user() {
     let mut pod = meshed(&[]);
     pod.containers[1].run_as_user = Some(1_000_650_000);
     pod.containers[1].env = strings(&[
@@ -159,7 +159,7 @@ fn the_proxy_s_own_container_says_where_it_listens_and_who_it_is() {
 }
 
 #[test]
-fn defaults_are_linkerd_s_when_nobody_says_anything() {
+fn defaults_are_linkerds() {
     let nothing = json!({"incoming-proxy-port": null, "outgoing-proxy-port": null, "proxy-uid": null});
     let redirect = redirect_of(nothing, &meshed(&[]), None, &[]);
     assert_eq!(
@@ -170,7 +170,7 @@ fn defaults_are_linkerd_s_when_nobody_says_anything() {
 }
 
 #[test]
-fn root_is_never_left_alone_unless_a_group_stands_in() {
+fn root_bypasses_the_proxy_only_by_group() {
     let mut pod = meshed(&[]);
     pod.containers[1].run_as_user = Some(0);
     with_conf(json!({}), json!({}), |conf| {
@@ -196,7 +196,7 @@ fn root_is_never_left_alone_unless_a_group_stands_in() {
 }
 
 #[test]
-fn families_follow_the_pod_and_ipv6_is_asked_for_only_where_there_is_a_choice() {
+fn families_follow_the_pod_and_the_ipv6_flag() {
     use Family::{V4, V6};
     for (pod_has, flag, programmed) in [
         (&[V4][..], false, &[V4][..]),
@@ -213,7 +213,7 @@ fn families_follow_the_pod_and_ipv6_is_asked_for_only_where_there_is_a_choice() 
 }
 
 #[test]
-fn an_invalid_entry_is_an_error_that_names_its_source_key_and_text() {
+fn invalid_value_is_named_with_source_and_key() {
     for (key, text) in [
         ("skip-inbound-ports", "80,abc"),
         ("skip-outbound-ports", "9000-8000"),

@@ -13,19 +13,19 @@ use crate::{
 };
 
 /// Ranges in one message: two elements each, of at most 32 bytes, in a list of less than 64 KiB.
-const ELEMENTS_IN_A_MESSAGE: usize = 1000;
+const RANGES_PER_MESSAGE: usize = 1000;
 
-/// Messages that the kernel takes all or none.
+/// Messages that the kernel commits all or nothing.
 #[derive(Debug)]
 pub(super) struct Batch<'a> {
     writer: Writer,
-    /// The first message's number; the others follow.
+    /// The sequence number of the first message.
     first: u32,
-    /// What each message is, from the first on.
+    /// The part and the offset of each message.
     parts: Vec<(Part<'a>, usize)>,
 }
 
-/// The type of an nf_tables message: its subsystem and `NFT_MSG_*`.
+/// Returns the type of an nf_tables message: its subsystem and `NFT_MSG_*`.
 pub(super) fn message_type(message: libc::c_int) -> u16 {
     (libc::NFNL_SUBSYS_NFTABLES as u16) << 8 | message as u16
 }
@@ -33,7 +33,7 @@ pub(super) fn message_type(message: libc::c_int) -> u16 {
 // === impl Batch ===
 
 impl<'a> Batch<'a> {
-    /// Makes our tables. Refused with `EEXIST` where one of them is there already.
+    /// A batch that adds tables. The kernel refuses it with `EEXIST` when one of them exists.
     pub(super) fn create(ruleset: &'a Ruleset, first: u32) -> Self {
         let mut batch = Self::begin(first);
         for table in &ruleset.tables {
@@ -43,7 +43,7 @@ impl<'a> Batch<'a> {
         batch.end()
     }
 
-    /// Makes our tables, each in place of one that may be there, and takes away those of the other families named.
+    /// A batch that adds tables in place of existing ones, and removes those of the unwanted families.
     pub(super) fn replace(ruleset: &'a Ruleset, unwanted: &[Family], first: u32) -> Self {
         let mut batch = Self::begin(first);
         for &family in unwanted {
@@ -57,29 +57,29 @@ impl<'a> Batch<'a> {
         batch.end()
     }
 
-    /// The batch as it goes to the kernel.
+    /// Returns the bytes to send to the kernel.
     pub(super) fn bytes(&self) -> &[u8] {
         self.writer.bytes()
     }
 
-    /// True when there is nothing between its begin and its end.
+    /// Returns true when there is nothing between begin and end.
     pub(super) fn is_empty(&self) -> bool {
         self.parts.len() <= 2
     }
 
-    /// The number of the message that is answered when all went well: the last but the end.
+    /// Returns the sequence number of the message that is answered on success: the last before the end.
     pub(super) fn last(&self) -> u32 {
         self.first.wrapping_add(self.parts.len() as u32).wrapping_sub(2)
     }
 
-    /// The message with this number, if it is one of the batch's.
+    /// Returns the part with this sequence number, if it belongs to the batch.
     pub(super) fn part(&self, sequence: u32) -> Option<Part<'a>> {
         self.parts
             .get(sequence.wrapping_sub(self.first) as usize)
             .map(|(part, _)| *part)
     }
 
-    /// The name of the expression at an offset in a message; the kernel gives the offset of what it refuses.
+    /// Returns the name of the expression at an offset in a message. The kernel reports the offset of what it refuses.
     pub(super) fn expression_at(&self, sequence: u32, offset: usize) -> Option<&str> {
         let (_, start) = self.parts.get(sequence.wrapping_sub(self.first) as usize)?;
         let element = Attributes::of(self.bytes().get(start.checked_add(offset)?..)?).next()?;
@@ -97,29 +97,29 @@ impl<'a> Batch<'a> {
     }
 
     fn end(mut self) -> Self {
-        // Only this one is answered when all goes well; a message that fails is always answered.
+        // On success only this message is answered; a message that fails always is.
         self.writer.add_flags(libc::NLM_F_ACK as u16);
         self.marker(Part::End, libc::NFNL_MSG_BATCH_END);
         self
     }
 
-    /// The messages around a batch name the subsystem where others have a family's resource.
+    /// Adds the first or last message, which names the subsystem in the resource field.
     fn marker(&mut self, part: Part<'a>, kind: libc::c_int) {
-        let sequence = self.note(part);
+        let sequence = self.record(part);
         let flags = libc::NLM_F_REQUEST as u16;
         self.writer
             .message(kind as u16, flags, sequence, 0, libc::NFNL_SUBSYS_NFTABLES as u16);
     }
 
     fn message(&mut self, part: Part<'a>, kind: libc::c_int, flags: libc::c_int, family: Family) {
-        let sequence = self.note(part);
+        let sequence = self.record(part);
         let flags = (libc::NLM_F_REQUEST | flags) as u16;
         self.writer
             .message(message_type(kind), flags, sequence, family_number(family), 0);
     }
 
-    /// Remembers what the next message is and where it starts; its number.
-    fn note(&mut self, part: Part<'a>) -> u32 {
+    /// Records the part and the offset of the next message. Returns its sequence number.
+    fn record(&mut self, part: Part<'a>) -> u32 {
         self.parts.push((part, self.writer.bytes().len()));
         self.first.wrapping_add(self.parts.len() as u32).wrapping_sub(1)
     }
@@ -134,7 +134,7 @@ impl<'a> Batch<'a> {
         self.writer.put_text(uapi::TABLE_NAME, TABLE);
     }
 
-    /// Removing what is not there is an error, so it is made first.
+    /// Adds the table first, because the removal of an absent one is an error.
     fn remove_table(&mut self, family: Family) {
         self.add_table(family, 0);
         self.message(Part::RemoveTable(family), libc::NFT_MSG_DELTABLE, 0, family);
@@ -171,11 +171,11 @@ impl<'a> Batch<'a> {
             .put_u32(uapi::SET_FLAGS, libc::NFT_SET_INTERVAL as u32);
         self.writer.put_u32(uapi::SET_KEY_TYPE, kind);
         self.writer.put_u32(uapi::SET_KEY_LENGTH, length);
-        // Unique within the batch; the kernel insists on one although our rules name the set by its name.
+        // Unique within the batch; the kernel requires it although rules refer to the set by name.
         self.writer.put_u32(uapi::SET_ID, id);
 
         let ranges = key_ranges(&set.elements);
-        for ranges in ranges.chunks(ELEMENTS_IN_A_MESSAGE) {
+        for ranges in ranges.chunks(RANGES_PER_MESSAGE) {
             let part = Part::AddElements(table, set);
             self.message(part, libc::NFT_MSG_NEWSETELEM, libc::NLM_F_CREATE, table.family);
             self.writer.put_text(uapi::ELEMENTS_TABLE, TABLE);

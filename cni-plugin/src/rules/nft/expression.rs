@@ -1,7 +1,7 @@
-//! A rule as the small machine in the kernel runs it, step by step: from our words to its, and back.
+//! A rule as the expressions that the kernel's virtual machine runs, and back.
 //!
-//! Every step loads a value into register 1 or asks something of it; the rule goes on as long as the answer is yes.
-//! The steps are the ones `nft` makes of the same rule, so that `nft list` shows the rule in `nft`'s words.
+//! Each step loads a value into register 1 or tests it; the rule continues while the tests succeed. The steps are those
+//! that `nft` uses for the same rule, so that `nft list` can show it.
 
 use super::{
     message::{Attributes, Writer, field},
@@ -15,30 +15,30 @@ use crate::{
 /// One step of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Load something the kernel knows of the packet: `NFT_META_*`.
+    /// Loads metadata of the packet: `NFT_META_*`.
     Meta(u32),
-    /// Load bytes of the packet.
+    /// Loads bytes of the packet.
     Payload { base: u32, offset: u32, length: u32 },
-    /// Is it equal to this?
+    /// Tests for equality.
     Equal(Value),
-    /// Is it in the set?
+    /// Tests for membership in a set.
     Lookup(SetName),
-    /// Load a constant.
+    /// Loads a constant.
     Load(Value),
-    /// Redirect to the port that is loaded.
+    /// Redirects to the loaded port.
     Redirect,
-    /// Stop with this verdict: `NFT_*`.
+    /// Ends with a verdict: `NFT_*`.
     Verdict(i32),
 }
 
-/// What fits into a register.
+/// The value of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Value {
     bytes: [u8; 16],
     length: usize,
 }
 
-/// An interface's name is compared with all its bytes (`IFNAMSIZ`), so that `lo` does not match `lo2`.
+/// All bytes of an interface name are compared (`IFNAMSIZ`), so that `lo` does not match `lo2`.
 const LOOPBACK: [u8; 16] = *b"lo\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 /// `NFT_META_*` as the kernel's unsigned numbers.
 const SOCKET_USER: u32 = libc::NFT_META_SKUID as u32;
@@ -52,7 +52,7 @@ const DESTINATION_PORT: Step = Step::Payload {
     length: 2,
 };
 
-/// The steps of a rule.
+/// Returns the steps of a rule.
 pub(super) fn steps(when: Match, then: Verdict, family: Family) -> Vec<Step> {
     let tcp = [
         Step::Meta(PROTOCOL),
@@ -60,7 +60,7 @@ pub(super) fn steps(when: Match, then: Verdict, family: Family) -> Vec<Step> {
     ];
     let mut steps = Vec::with_capacity(6);
     match when {
-        // Users and groups are numbers of the machine, not of the network.
+        // Users and groups are in the machine's byte order.
         Match::User(uid) => steps.extend([
             Step::Meta(SOCKET_USER),
             Step::Equal(Value::of(&uid.to_ne_bytes())),
@@ -89,7 +89,7 @@ pub(super) fn steps(when: Match, then: Verdict, family: Family) -> Vec<Step> {
     steps
 }
 
-/// The rule these steps came from; none where no rule of ours has these steps.
+/// Returns the rule with these steps; none when the plugin writes no such rule.
 pub(super) fn rule(steps_found: &[Step], family: Family) -> Option<(Match, Verdict)> {
     let then = match steps_found {
         [.., Step::Verdict(libc::NFT_RETURN)] => Verdict::Return,
@@ -117,11 +117,11 @@ pub(super) fn rule(steps_found: &[Step], family: Family) -> Option<(Match, Verdi
         [Step::Payload { .. }, Step::Lookup(set), ..] => Match::SourceIn(set),
         _ => return None,
     };
-    // What was not looked at above is compared here.
+    // Compares the steps that the patterns above do not.
     (steps(when, then, family) == steps_found).then_some((when, then))
 }
 
-/// The source address in an IP header.
+/// Returns the step that loads the source address from the IP header.
 fn source_address(family: Family) -> Step {
     let (offset, length) = match family {
         Family::V4 => (12, 4),
@@ -137,7 +137,7 @@ fn source_address(family: Family) -> Step {
 // === impl Step ===
 
 impl Step {
-    /// Writes the step as an element of a rule's list of expressions.
+    /// Writes the step as an element of a rule's expression list.
     pub(super) fn write(self, writer: &mut Writer) {
         let expression = |writer: &mut Writer, name, data: &dyn Fn(&mut Writer)| {
             writer.nest(uapi::LIST_ELEMENT, |w| {
@@ -183,7 +183,7 @@ impl Step {
         }
     }
 
-    /// Reads an element of a rule's list of expressions; the expression's name where it is no step of ours.
+    /// Reads an element of a rule's expression list. The error is the name of an unknown expression.
     pub(super) fn read(element: &Attributes<'_>) -> Result<Self, String> {
         let name = element.text(uapi::EXPRESSION_NAME).unwrap_or("without a name");
         let data = element.nested(uapi::EXPRESSION_DATA);
@@ -211,7 +211,7 @@ impl Step {
                 .nested(uapi::DATA_VERDICT)
                 .u32(uapi::VERDICT_CODE)
                 .map(|code| Self::Verdict(code.cast_signed())),
-            // The kernel answers with both ends of a range of ports; ours has one.
+            // The kernel returns both ends of a port range, also for a single port.
             "redir" if through(uapi::REDIR_PORT_MIN) && through(uapi::REDIR_PORT_MAX) => Some(Self::Redirect),
             _ => None,
         };
@@ -230,9 +230,9 @@ impl Step {
 // === impl Value ===
 
 impl Value {
-    /// A value known to fit.
+    /// A value of at most 16 bytes.
     fn of(bytes: &[u8]) -> Self {
-        Self::read(bytes).expect("our own values are at most 16 bytes long")
+        Self::read(bytes).expect("values are at most 16 bytes long")
     }
 
     fn read(from: &[u8]) -> Option<Self> {
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_rule_comes_back_from_its_steps() {
+    fn every_rule_is_read_back_from_its_steps() {
         let port = Port::new(4143).unwrap();
         let matches = [
             Match::User(2102),
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_mean_something_else_are_no_rule_of_ours() {
+    fn other_steps_are_no_rule() {
         let tcp = steps(Match::Tcp, Verdict::Return, Family::V4);
         let mut udp = tcp.clone();
         udp[1] = Step::Equal(Value::of(&[17]));

@@ -1,68 +1,69 @@
-//! Netlink bytes: messages and attributes written into a buffer, and read back with every length checked.
+//! Netlink messages and attributes: written into a buffer, and read with every length checked. Independent of tables and
+//! rules.
 //!
-//! Layout: linux/netlink.h (`nlmsghdr`, `nlattr`) and linux/netfilter/nfnetlink.h (`nfgenmsg`). Lengths count the
-//! header; messages and attributes start at multiples of 4 bytes. Knows nothing of tables and rules.
+//! Layout: linux/netlink.h (`nlmsghdr`, `nlattr`) and linux/netfilter/nfnetlink.h (`nfgenmsg`). Lengths include the
+//! header; messages and attributes start at multiples of 4 bytes.
 
 /// Bytes of `nlmsghdr`.
 const HEADER: usize = 16;
-/// Bytes of `nfgenmsg`, which follows it in every netfilter message.
+/// Bytes of `nfgenmsg`, which follows `nlmsghdr` in every netfilter message.
 const FAMILY_HEADER: usize = 4;
 /// Bytes of `nlattr`.
 const ATTRIBUTE_HEADER: usize = 4;
-/// The bits of an attribute's type that are flags: nested, and in network byte order.
+/// The bits of an attribute's type without its flags.
 const TYPE_MASK: u16 = 0x3fff;
 /// `NLA_F_NESTED`
 const NESTED: u16 = 0x8000;
 
-/// Messages, one after the other, as they go into one datagram.
+/// Messages for one datagram.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     bytes: Vec<u8>,
     message: usize,
 }
 
-/// An attribute that is still open: what is written next goes into it.
+/// An open attribute: what is written next goes into it.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Open(usize);
 
-/// A message the kernel sent.
+/// A message from the kernel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Message<'a> {
     /// `NLMSG_*`, or subsystem and message of netfilter.
     pub(super) kind: u16,
     /// `NLM_F_*`
     pub(super) flags: u16,
-    /// The number of the message it answers.
+    /// The sequence number of the message it answers.
     pub(super) sequence: u32,
-    /// What follows the header.
+    /// The bytes after the header.
     pub(super) body: &'a [u8],
 }
 
-/// The messages in a datagram. Ends early where lengths make no sense.
+/// The messages of a datagram. Ends at an invalid length.
 #[derive(Debug, Clone)]
 pub(super) struct Messages<'a>(&'a [u8]);
 
-/// The attributes in a stretch of bytes, as type and payload. Ends early where lengths make no sense.
+/// Attributes, as type and payload. Ends at an invalid length.
 #[derive(Debug, Clone)]
 pub(super) struct Attributes<'a>(&'a [u8]);
 
 // === impl Writer ===
 
 impl Writer {
-    /// All bytes so far.
+    /// Returns all bytes so far.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Starts a netfilter message; ends the one before.
+    /// Starts a netfilter message and ends the previous one.
     pub(super) fn message(&mut self, kind: u16, flags: u16, sequence: u32, family: u8, resource: u16) {
         self.message = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
         self.bytes.extend_from_slice(&kind.to_ne_bytes());
         self.bytes.extend_from_slice(&flags.to_ne_bytes());
         self.bytes.extend_from_slice(&sequence.to_ne_bytes());
-        // The sender's port; the kernel knows it from the socket.
+        // The sender's port, which the kernel knows from the socket.
         self.bytes.extend_from_slice(&[0; 4]);
         // `NFNETLINK_V0` is 0; the resource is in network byte order.
         self.bytes.extend_from_slice(&[family, 0]);
@@ -70,26 +71,26 @@ impl Writer {
         self.close_message();
     }
 
-    /// Sets further flags of the message that was started last.
+    /// Adds flags to the last message.
     pub(super) fn add_flags(&mut self, flags: u16) {
         let at = self.message + 6;
         let found = u16::from_ne_bytes([self.bytes[at], self.bytes[at + 1]]);
         self.bytes[at..at + 2].copy_from_slice(&(found | flags).to_ne_bytes());
     }
 
-    /// Bytes as they are.
+    /// Writes an attribute of bytes.
     pub(super) fn put(&mut self, kind: u16, payload: &[u8]) {
         let open = self.open(kind, 0);
         self.bytes.extend_from_slice(payload);
         self.close(open);
     }
 
-    /// A number in network byte order, as nf_tables has all of its numbers.
+    /// Writes an attribute with a number in network byte order, which nf_tables uses for all numbers.
     pub(super) fn put_u32(&mut self, kind: u16, number: u32) {
         self.put(kind, &number.to_be_bytes());
     }
 
-    /// A text with the NUL that ends it.
+    /// Writes an attribute with a NUL-terminated text.
     pub(super) fn put_text(&mut self, kind: u16, text: &str) {
         let open = self.open(kind, 0);
         self.bytes.extend_from_slice(text.as_bytes());
@@ -97,7 +98,7 @@ impl Writer {
         self.close(open);
     }
 
-    /// An attribute made of attributes.
+    /// Writes an attribute that contains attributes.
     pub(super) fn nest(&mut self, kind: u16, inside: impl FnOnce(&mut Self)) {
         let open = self.open(kind, NESTED);
         inside(self);
@@ -113,14 +114,14 @@ impl Writer {
 
     fn close(&mut self, Open(start): Open) {
         let length = self.bytes.len() - start;
-        // Callers split what may be long; see `encode::ELEMENTS_IN_A_MESSAGE`.
+        // Callers split long attributes; see `encode::RANGES_PER_MESSAGE`.
         let length = u16::try_from(length).expect("an attribute is shorter than 64 KiB");
         self.bytes[start..start + 2].copy_from_slice(&length.to_ne_bytes());
         self.bytes.resize(aligned(self.bytes.len()), 0);
         self.close_message();
     }
 
-    /// Keeps the length of the message right, so that it is complete at any time.
+    /// Updates the length of the message, which is complete at any time.
     fn close_message(&mut self) {
         let length = u32::try_from(self.bytes.len() - self.message).expect("a message is shorter than 4 GiB");
         self.bytes[self.message..self.message + 4].copy_from_slice(&length.to_ne_bytes());
@@ -134,7 +135,7 @@ fn aligned(length: usize) -> usize {
 // === impl Messages ===
 
 impl<'a> Messages<'a> {
-    /// The messages of a datagram.
+    /// Reads the messages of a datagram.
     pub(super) fn of(datagram: &'a [u8]) -> Self {
         Self(datagram)
     }
@@ -158,12 +159,12 @@ impl<'a> Iterator for Messages<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The family a netfilter message is about.
+    /// Returns the family of a netfilter message.
     pub(super) fn family(&self) -> Option<u8> {
         self.body.first().copied()
     }
 
-    /// The attributes of a netfilter message.
+    /// Returns the attributes of a netfilter message.
     pub(super) fn attributes(&self) -> Attributes<'a> {
         Attributes(self.body.get(FAMILY_HEADER..).unwrap_or_default())
     }
@@ -172,29 +173,29 @@ impl<'a> Message<'a> {
 // === impl Attributes ===
 
 impl<'a> Attributes<'a> {
-    /// The attributes in a nested one, or after a header.
+    /// Reads the attributes in a nested one, or after a header.
     pub(super) fn of(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The payload of the first attribute of a type.
+    /// Returns the payload of the first attribute of a type.
     pub(super) fn payload(&self, kind: u16) -> Option<&'a [u8]> {
         self.clone()
             .find(|(found, _)| *found == kind)
             .map(|(_, payload)| payload)
     }
 
-    /// The same, as attributes; none where it is not there.
+    /// Returns the attributes in the first attribute of a type; empty when it is absent.
     pub(super) fn nested(&self, kind: u16) -> Self {
         Self(self.payload(kind).unwrap_or_default())
     }
 
-    /// The same, as a number in network byte order.
+    /// Returns the first attribute of a type as a number in network byte order.
     pub(super) fn u32(&self, kind: u16) -> Option<u32> {
         field(self.payload(kind)?, 0).map(u32::from_be_bytes)
     }
 
-    /// The same, as a text up to its NUL.
+    /// Returns the first attribute of a type as a text, up to its NUL.
     pub(super) fn text(&self, kind: u16) -> Option<&'a str> {
         let payload = self.payload(kind)?;
         let text = payload.split(|&b| b == 0).next()?;
@@ -214,7 +215,7 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// `N` bytes at an offset, if there are so many.
+/// Returns `N` bytes at an offset, or none past the end.
 pub(super) fn field<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     bytes.get(offset..)?.first_chunk().copied()
 }
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_messages_are_read_back() {
         let mut writer = Writer::default();
         writer.message(2560, 5, 7, 2, 10);
         writer.put_text(1, "lo");
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_make_no_sense_end_the_reading() {
+    fn invalid_lengths_end_the_reading() {
         for length in [0u16, 1, 3, 5, 200, u16::MAX] {
             let mut bytes = length.to_ne_bytes().to_vec();
             bytes.extend_from_slice(&[1, 0]);
@@ -259,7 +260,7 @@ mod tests {
             bytes.extend_from_slice(&[0; 12]);
             assert_eq!(Messages::of(&bytes).count(), 0, "message of length {length}");
         }
-        // An empty attribute is one; the last one need not be padded.
+        // An empty attribute counts; the last one need not be padded.
         assert_eq!(Attributes::of(&[4, 0, 1, 0, 5, 0, 2, 0, 9]).count(), 2);
     }
 }

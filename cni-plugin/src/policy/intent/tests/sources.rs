@@ -1,9 +1,9 @@
-//! When the API server is asked, and what decides when it cannot be.
+//! When the API server is asked, and what decides when it is unavailable.
 
 use super::*;
 
 #[test]
-fn the_namespace_is_asked_only_when_it_can_matter() {
+fn namespace_is_read_only_when_it_matters() {
     let webhook = ("linkerd.io/created-by", "linkerd/proxy-injector edge-26.8.1");
     let all: Vec<_> = overrides::INHERITED.iter().map(|key| (*key, "1")).collect();
     assert!(needs_namespace(&meshed(&[])));
@@ -17,7 +17,7 @@ fn the_namespace_is_asked_only_when_it_can_matter() {
 }
 
 #[test]
-fn control_plane_pods_reach_the_api_server_past_the_proxy() {
+fn control_plane_traffic_to_api_bypasses_the_proxy() {
     let mut pod = meshed(&[]);
     pod.labels = strings(&[("linkerd.io/control-plane-component", "identity")]);
     assert!(needs_service(&pod) && !needs_service(&meshed(&[])));
@@ -40,8 +40,8 @@ fn control_plane_pods_reach_the_api_server_past_the_proxy() {
 }
 
 #[test]
-fn a_glance_passes_what_is_certainly_not_meshed_and_asks_for_the_rest() {
-    let handed =
+fn precheck_passes_only_unmeshed_pods() {
+    let with_annotations =
         |annotations: Value| json!({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": annotations}});
     let marked = json!({"linkerd.io/proxy-version": "x"});
     let asking = json!({"linkerd.io/inject": "ingress"});
@@ -49,17 +49,17 @@ fn a_glance_passes_what_is_certainly_not_meshed_and_asks_for_the_rest() {
         (json!({}), "default", "unknown"),
         (json!({}), "kube-system", "pass"),
         (json!({}), "linkerd-cni", "pass"),
-        (handed(json!({"a": "b"})), "default", "pass"),
+        (with_annotations(json!({"a": "b"})), "default", "pass"),
         (
-            handed(json!({"linkerd.io/inject": "disabled"})),
+            with_annotations(json!({"linkerd.io/inject": "disabled"})),
             "default",
             "pass",
         ),
-        (handed(asking.clone()), "default", "unknown"),
-        (handed(asking), "kube-system", "pass"),
-        (handed(marked.clone()), "default", "marked"),
-        (handed(marked), "kube-system", "marked"),
-        (handed(Value::Null), "default", "unknown"),
+        (with_annotations(asking.clone()), "default", "unknown"),
+        (with_annotations(asking), "kube-system", "pass"),
+        (with_annotations(marked.clone()), "default", "marked"),
+        (with_annotations(marked), "kube-system", "marked"),
+        (with_annotations(Value::Null), "default", "unknown"),
         (
             json!({"evergreen": {"exempt-namespaces": []}}),
             "kube-system",
@@ -73,7 +73,7 @@ fn a_glance_passes_what_is_certainly_not_meshed_and_asks_for_the_rest() {
         });
         assert_eq!(found, expected, "{more} in {namespace}");
     }
-    let mut always = handed(json!({}));
+    let mut always = with_annotations(json!({}));
     always["evergreen"] = json!({"ask-api": "always"});
     with_conf(json!({}), always, |conf| {
         assert_eq!(precheck(conf, "default"), Precheck::Unknown)
@@ -81,7 +81,7 @@ fn a_glance_passes_what_is_certainly_not_meshed_and_asks_for_the_rest() {
 }
 
 #[test]
-fn without_the_api_server_the_marks_decide() {
+fn marks_decide_without_the_api_server() {
     let more = json!({"runtimeConfig": {"io.kubernetes.cri.pod-annotations": {
         "linkerd.io/created-by": "linkerd/proxy-injector x", "config.linkerd.io/skip-outbound-ports": "3306"}}});
     with_conf(json!({}), more, |conf| {
@@ -99,7 +99,7 @@ fn without_the_api_server_the_marks_decide() {
 }
 
 #[test]
-fn without_the_api_server_a_control_plane_pod_still_reaches_it() {
+fn control_plane_reaches_api_after_an_outage() {
     for (created_by, skipped) in [
         (json!("linkerd/proxy-injector x"), "4567"),
         (json!("linkerd/cli x"), "4567"),
@@ -117,7 +117,7 @@ fn without_the_api_server_a_control_plane_pod_still_reaches_it() {
 }
 
 #[test]
-fn an_app_that_runs_as_the_proxy_s_user_is_named() {
+fn container_with_the_proxy_user_is_named() {
     let mut pod = meshed(&[]);
     pod.run_as_user = Some(2102);
     pod.containers[1].run_as_user = Some(2102);
