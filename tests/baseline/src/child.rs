@@ -1,4 +1,4 @@
-//! Child processes and what they took.
+//! Child processes and their resource use.
 
 use std::{
     fs::{self, File},
@@ -11,18 +11,18 @@ use std::{
 
 use crate::sys;
 
-/// What a program took from its start to its end, or several from the first start to the last end.
+/// The resource use of a program, or of several from the first start to the last end.
 pub(crate) struct Taken {
     pub(crate) wall: Duration,
-    /// User and system time together, of the children and of those they waited for.
+    /// User and system time of the children and of the processes they waited for.
     pub(crate) cpu: Duration,
-    /// Peak resident memory of the largest process of each child, added up.
+    /// Sum of each child's peak resident memory.
     pub(crate) peak_kib: i64,
-    /// The last that was not 0; minus the signal when one ended it.
+    /// The last exit code that was not 0, or minus the signal number.
     pub(crate) exit_code: i32,
 }
 
-/// Runs a program with our stdin, and our stderr for both of its outputs.
+/// Runs a program with this process's stdin, and with stderr for both outputs.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> io::Result<Taken> {
     let mut command = Command::new(program);
     command.args(arguments).stdout(our_stderr()?);
@@ -31,7 +31,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> io::Result<Taken> {
     all_of([child], started)
 }
 
-/// Runs a program several times at once: the n-th with the lines of `n.environment` and the stdin `n.stdin`.
+/// Runs a program several times at once: the n-th with the environment `n.environment` and the stdin `n.stdin`.
 pub(crate) fn run_at_once(program: &str, folder: &Path, times: usize) -> io::Result<Taken> {
     let command = |n: usize| -> io::Result<Command> {
         let environment = fs::read_to_string(folder.join(format!("{n}.environment")))?;

@@ -1,4 +1,4 @@
-//! The plugin's job with nothing around it: one HTTPS GET, one batch of rules. No client library, no JSON, no checks.
+//! The plugin's job at its minimum: one HTTPS GET and one batch of rules, without client library, JSON or checks.
 
 use std::{
     error::Error,
@@ -35,7 +35,7 @@ pub(crate) fn get(address: &str, ca: &str, token: &str, path: &str) -> Result<()
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::with_capacity(32 * 1024);
     let mut piece = [0; 16 * 1024];
-    // The server keeps the connection, so the length alone says where the answer ends.
+    // The server keeps the connection open, so only the length shows the end of the answer.
     while !is_whole(&answer) {
         match stream.read(&mut piece)? {
             0 => break,
@@ -63,18 +63,18 @@ fn is_whole(answer: &[u8]) -> bool {
         .and_then(|rest| rest.split_whitespace().next())
     {
         Some(length) => length.parse::<usize>().is_ok_and(|n| answer.len() >= end + 4 + n),
-        // Chunked, as the API server sends what is not small; the last chunk is empty.
+        // Chunked, as the API server sends larger answers; the last chunk is empty.
         None => answer.ends_with(b"\r\n0\r\n\r\n"),
     }
 }
 
-/// Enters the namespace and has the kernel take the batch in that file: `struct nlmsghdr` and what follows, of which the
-/// last message but the batch's end asks for the answer.
+/// Enters the namespace and sends the netlink batch in that file to the kernel. The last message before the batch's end
+/// requests the acknowledgement.
 pub(crate) fn rules(namespace: &str, batch: &str) -> Result<(), Box<dyn Error>> {
     sys::enter(&File::open(namespace)?)?;
     let mut answer = [0; 4096];
     let length = sys::ask_netfilter(&fs::read(batch)?, &mut answer)?;
-    // After the 16 bytes of the header: minus the errno, or 0.
+    // The error follows the 16-byte header: minus the errno, or 0.
     let errno = answer[..length]
         .get(16..20)
         .and_then(|bytes| bytes.try_into().ok())

@@ -1,13 +1,13 @@
-//! The least a static program can do for the same job: what `scripts/bench` measures against.
+//! The minimal baseline for `scripts/bench`: the least a static program can do for the same job.
 //!
-//! - `nothing` starts and ends.
+//! - `nothing` starts and exits.
 //! - `get ADDRESS CA-FILE TOKEN-FILE PATH` sends one HTTPS request and reads the answer.
-//! - `get+rules ADDRESS CA-FILE TOKEN-FILE PATH NAMESPACE BATCH-FILE` then has the kernel take a batch of rules.
-//! - `time PROGRAM ARGUMENTS...` runs a program and prints what it took. It is here because the kernel counts the
-//!   memory of the process that starts another one against the new one, so a small process has to start it.
-//! - `time-at-once PROGRAM FOLDER TIMES` runs a program many times at once, and prints what all of them took.
-//! - `used PID` prints what CPU time a running process has used, threads that have ended included, in nanoseconds: /proc
-//!   counts them in ticks of a hundredth of a second, which is too coarse for a process that rests.
+//! - `get+rules ADDRESS CA-FILE TOKEN-FILE PATH NAMESPACE BATCH-FILE` then sends a batch of rules to the kernel.
+//! - `time PROGRAM ARGUMENTS...` runs a program and prints its resource use. A small process must do this, because the
+//!   kernel counts the parent's memory in the child's peak.
+//! - `time-at-once PROGRAM FOLDER TIMES` runs a program many times at once and prints the total.
+//! - `used PID` prints the CPU time of a running process in nanoseconds, including threads that have ended. The ticks of
+//!   /proc, a hundredth of a second, are too coarse for an idle process.
 
 mod child;
 mod job;
@@ -56,7 +56,7 @@ fn run(arguments: &[&str]) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// One line: wall ns, user+system µs, peak resident KiB, exit code. The programs' own stdout goes to stderr.
+/// Prints one line: wall ns, user+system µs, peak resident KiB, exit code. The programs' own stdout goes to stderr.
 fn print(taken: &child::Taken) -> Result<(), Box<dyn Error>> {
     let line = format!(
         "{} {} {} {}\n",

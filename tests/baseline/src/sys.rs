@@ -1,7 +1,7 @@
-//! The system calls this program needs beyond std. The home of `unsafe` here, and nothing but single calls.
+//! The system calls this program needs beyond std. The only module with `unsafe`.
 #![allow(
     unsafe_code,
-    reason = "what one child used, another network namespace and netlink exist only as system calls"
+    reason = "wait4, setns and netlink sockets exist only as system calls"
 )]
 
 use std::{
@@ -12,21 +12,21 @@ use std::{
     time::Duration,
 };
 
-/// Waits for a child of ours: how it ended, and what it and those it waited for have used.
+/// Waits for a child and returns its status and the resource use of it and of the processes it waited for.
 pub(crate) fn wait(child: u32) -> io::Result<(libc::c_int, libc::rusage)> {
     let pid = libc::pid_t::try_from(child).map_err(io::Error::other)?;
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: both pointers are to live locals of the right types; the pid is a child nobody else waits for.
+    // SAFETY: both pointers are to live locals of the right types; the pid is a child that only this call waits for.
     let waited = unsafe { libc::wait4(pid, &raw mut status, 0, usage.as_mut_ptr()) };
     if waited != pid {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has filled it in, and all zeroes would be a value too.
+    // SAFETY: the kernel has filled it in, and all zeroes are a valid value too.
     Ok((status, unsafe { usage.assume_init() }))
 }
 
-/// What CPU time a process has used so far, with all threads it has or has had.
+/// Returns the CPU time of a process, including its ended threads.
 pub(crate) fn cpu_time(process: libc::pid_t) -> io::Result<Duration> {
     let mut clock: libc::clockid_t = 0;
     // SAFETY: the pointer is to a live local of the right type.
@@ -39,7 +39,7 @@ pub(crate) fn cpu_time(process: libc::pid_t) -> io::Result<Duration> {
     if unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has filled it in, and all zeroes would be a value too.
+    // SAFETY: the kernel has filled it in, and all zeroes are a valid value too.
     let time = unsafe { time.assume_init() };
     let parts = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     let (Ok(seconds), Ok(nanoseconds)) = parts else {
@@ -50,14 +50,14 @@ pub(crate) fn cpu_time(process: libc::pid_t) -> io::Result<Duration> {
 
 /// Moves the calling thread into the network namespace.
 pub(crate) fn enter(namespace: &File) -> io::Result<()> {
-    // SAFETY: the descriptor is open while `namespace` is borrowed; no memory is handed over.
+    // SAFETY: the descriptor is open while `namespace` is borrowed; no memory is passed.
     match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Sends one datagram to nf_tables and receives one, whose length is the answer.
+/// Sends one datagram to nf_tables, receives one, and returns its length.
 pub(crate) fn ask_netfilter(datagram: &[u8], answer: &mut [u8]) -> io::Result<usize> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: takes three numbers.
@@ -65,7 +65,7 @@ pub(crate) fn ask_netfilter(datagram: &[u8], answer: &mut [u8]) -> io::Result<us
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
     // SAFETY: pointer and length are those of a live slice. Without an address a netlink socket sends to the kernel.
     let sent = unsafe { libc::send(socket.as_raw_fd(), datagram.as_ptr().cast(), datagram.len(), 0) };
@@ -73,7 +73,7 @@ pub(crate) fn ask_netfilter(datagram: &[u8], answer: &mut [u8]) -> io::Result<us
         return Err(io::Error::last_os_error());
     }
     let start = answer.as_mut_ptr();
-    // SAFETY: pointer and length are those of a live slice that is ours alone.
+    // SAFETY: pointer and length are those of a live slice that is borrowed exclusively.
     let received = unsafe { libc::recv(socket.as_raw_fd(), start.cast(), answer.len(), 0) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }

@@ -1,4 +1,4 @@
-//! A case: what is run, what it is held against, and what was promised of it.
+//! A case: the call to run, what it is compared with, and its limits.
 
 use std::fs;
 
@@ -13,19 +13,19 @@ use crate::{
 
 /// One line of the table.
 pub struct Case {
-    /// What it is called there.
+    /// The name in the table.
     pub name: &'static str,
-    /// The baseline it is divided by, and the most that may come of it.
+    /// The baseline, and the highest allowed ratio to it.
     pub baseline: Option<(&'static str, f64)>,
-    /// The most that its wall time and its CPU time may be of linkerd-cni's on the same input.
+    /// The highest allowed shares of linkerd-cni's time on the same input.
     pub peer: Option<Shares>,
-    /// linkerd-cni when it was last run beside ours: CPU ms, peak MiB.
+    /// linkerd-cni's figures from the last run with both: CPU ms, peak MiB.
     pub quoted: Option<[f64; 2]>,
-    /// True when linkerd-cni knows this job too.
+    /// True if linkerd-cni can do the same.
     pub has_peer: bool,
-    /// How many calls run at once.
+    /// The number of concurrent calls.
     pub at_once: usize,
-    /// It is run in one round of so many.
+    /// The case runs in every n-th round.
     pub every: usize,
     exit_code: i32,
     requests: usize,
@@ -33,20 +33,20 @@ pub struct Case {
     call: Call,
 }
 
-/// Parts of linkerd-cni's time.
+/// Shares of linkerd-cni's time.
 #[derive(Debug, Clone, Copy)]
 pub struct Shares {
-    /// None where the wall time is not ours: the kernel's, or a pause we mean to make.
+    /// None where the kernel or an intended pause decides the wall time.
     pub wall: Option<f64>,
     /// User and system time.
     pub cpu: f64,
 }
 
-/// Makes the call of this program in this namespace.
+/// Builds the call of this program in this namespace.
 pub type Call = fn(&Stage, Program, &Namespace) -> CniCall;
 
 impl Case {
-    /// A call that ends well, asks nothing and is held against nothing.
+    /// A call that succeeds, sends no request and has no limits.
     pub fn new(name: &'static str, call: Call) -> Self {
         Self {
             name,
@@ -63,7 +63,7 @@ impl Case {
         }
     }
 
-    /// A program that is a measure and not measured.
+    /// A baseline that other cases are compared with.
     pub fn baseline(name: &'static str, requests: usize, call: Call) -> Self {
         Self {
             has_peer: false,
@@ -72,13 +72,13 @@ impl Case {
         }
     }
 
-    /// Promised: at most so many times this baseline.
+    /// Limits the wall time to a multiple of this baseline.
     pub fn at_most(mut self, times: f64, baseline: &'static str) -> Self {
         self.baseline = Some((baseline, times));
         self
     }
 
-    /// Promised: at most this part of linkerd-cni's wall and CPU time.
+    /// Limits wall and CPU time to this share of linkerd-cni's.
     pub fn of_peer(mut self, share: f64) -> Self {
         self.peer = Some(Shares {
             wall: Some(share),
@@ -87,43 +87,43 @@ impl Case {
         self
     }
 
-    /// Promised: at most this part of linkerd-cni's CPU time, and this one, if any, of its wall time.
+    /// Limits CPU time, and optionally wall time, to shares of linkerd-cni's.
     pub fn of_peers_cpu(mut self, cpu: f64, wall: Option<f64>) -> Self {
         self.peer = Some(Shares { wall, cpu });
         self
     }
 
-    /// linkerd-cni's figures when it was last run beside ours.
+    /// Sets linkerd-cni's figures from the last run with both.
     pub fn quoted(mut self, cpu: f64, peak: f64) -> Self {
         self.quoted = Some([cpu, peak]);
         self
     }
 
-    /// The API server must see exactly so many requests.
+    /// Sets the exact number of API requests.
     pub fn asks(mut self, requests: usize) -> Self {
         self.requests = requests;
         self
     }
 
-    /// It must end with exit code 1.
+    /// Expects exit code 1.
     pub fn fails(mut self) -> Self {
         self.exit_code = 1;
         self
     }
 
-    /// The rules are there already.
+    /// Programs the rules before the call.
     pub fn programmed(mut self) -> Self {
         self.programmed = true;
         self
     }
 
-    /// So many pods at once, in one round of `every`.
+    /// Runs this many pods at once, in every `every`-th round.
     pub fn at_once(mut self, times: usize, every: usize) -> Self {
         (self.at_once, self.every) = (times, every);
         self
     }
 
-    /// One run in namespaces that nobody has touched. Making them is not measured.
+    /// Runs once in new namespaces. Creating them is not measured.
     pub fn run(&self, stage: &Stage, program: Program) -> Result<Taken> {
         let namespaces: Vec<Namespace> = (0..self.at_once).map(|_| Namespace::new()).collect();
         let calls = self.calls(stage, program, &namespaces)?;
@@ -138,12 +138,12 @@ impl Case {
         let wanted = (self.requests, self.requests.min(self.at_once));
         ensure!(
             program == Program::Peer || (requests, connections) == wanted,
-            "{requests} requests on {connections} connections, not {wanted:?}"
+            "{requests} requests on {connections} connections, expected {wanted:?}"
         );
         Ok(taken)
     }
 
-    /// One run that is followed and not timed: its system calls and processes.
+    /// Runs once under strace, untimed, and counts system calls and processes.
     pub fn trace(&self, stage: &Stage, program: Program) -> Result<Option<Traced>> {
         if self.at_once > 1 {
             return Ok(None);
@@ -154,7 +154,7 @@ impl Case {
         trace::count(call, stage).map(Some)
     }
 
-    /// The calls, one for each namespace, which is made ready for it.
+    /// Prepares the namespaces and returns a call for each.
     pub fn calls(&self, stage: &Stage, program: Program, namespaces: &[Namespace]) -> Result<Vec<CniCall>> {
         if self.programmed {
             for namespace in namespaces {
@@ -171,7 +171,7 @@ impl Case {
     }
 }
 
-/// Writes calls as the minimal baseline program reads them, one after the other.
+/// Writes calls in the form the minimal baseline program reads.
 pub fn write(calls: &[CniCall], stage: &Stage) -> Result<()> {
     for (n, call) in calls.iter().enumerate() {
         fs::write(stage.file(&format!("{n}.environment")), call.environment_lines())?;

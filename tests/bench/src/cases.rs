@@ -1,6 +1,6 @@
-//! The list of cases. Promises are of issue 8. What is quoted of linkerd-cni are medians of 50 runs beside ours: two busy
-//! cores (AMD EPYC, Linux 6.18), iptables 1.8.9; built with Go 1.26 and Linkerd's own flags. Wall times are not quoted,
-//! since they say how busy the machine was.
+//! The list of cases. The figures quoted for linkerd-cni are medians of 50 interleaved runs on two busy cores (AMD EPYC,
+//! Linux 6.18) with iptables 1.8.9, built with Go 1.26 and Linkerd's own flags. Wall times are not quoted, because they
+//! depend on how busy the machine is.
 
 use anyhow::Result;
 use evergreen_test_support::{netns::Namespace, run::CniCall};
@@ -13,18 +13,18 @@ use crate::{
 
 /// The minimal baseline of a call that needs no network: a process that does nothing.
 const NOTHING: &str = "baseline: nothing";
-/// The minimal baseline of a call that asks the API server.
+/// The minimal baseline of a call with one API request.
 const GET: &str = "baseline: one HTTPS GET";
 /// The minimal baseline of ADD for a meshed pod.
 const RULES: &str = "baseline: GET and rules";
 
-/// All of them, the baselines first.
+/// All cases, the baselines first.
 pub fn all() -> Vec<Case> {
     [
         baselines(),
         without_a_server(),
         with_a_server(),
-        in_trouble(),
+        failing(),
         many(),
     ]
     .into_iter()
@@ -64,7 +64,7 @@ fn without_a_server() -> Vec<Case> {
             .at_most(2.0, NOTHING)
             .of_peer(1.0 / 8.0)
             .quoted(7.8, 36.5),
-        // The wall time is the kernel's: it waits for the packets under way before it removes a chain.
+        // The kernel decides the wall time: it waits for packets in flight before it removes a chain.
         Case::new("DEL, programmed", |s, p, n| s.call(p, "DEL", n))
             .programmed()
             .of_peers_cpu(1.0 / 8.0, None)
@@ -78,7 +78,7 @@ fn without_a_server() -> Vec<Case> {
 
 fn with_a_server() -> Vec<Case> {
     vec![
-        Case::new("ADD unmeshed, asked", |s, p, n| add(s, p, n, "plain"))
+        Case::new("ADD unmeshed, API request", |s, p, n| add(s, p, n, "plain"))
             .asks(1)
             .at_most(1.5, GET)
             .quoted(13.4, 38.0),
@@ -101,13 +101,13 @@ fn with_a_server() -> Vec<Case> {
             .asks(1)
             .of_peer(1.0 / 8.0)
             .quoted(82.2, 39.1),
-        // The wall time is the kernel's, as at DEL.
+        // The kernel decides the wall time, as for DEL.
         Case::new("ADD again", |s, p, n| add(s, p, n, "meshed"))
             .programmed()
             .asks(1)
             .of_peers_cpu(1.0 / 8.0, None)
             .quoted(45.9, 39.0),
-        // linkerd-cni answers CHECK without looking, so it is no measure of ours.
+        // linkerd-cni answers CHECK without reading the rules, so its time is not comparable.
         Case::new("CHECK, programmed", |s, p, n| {
             s.call(p, "CHECK", n).pod("shop", "meshed")
         })
@@ -115,22 +115,22 @@ fn with_a_server() -> Vec<Case> {
         .asks(1)
         .at_most(1.5, GET)
         .quoted(7.7, 36.6),
-        Case::new("ADD meshed, answers +50 ms", |s, p, n| far(s, p, n, "far-50"))
+        Case::new("ADD meshed, +50 ms latency", |s, p, n| far(s, p, n, "far-50"))
             .asks(1)
             .of_peer(1.0 / 2.0)
             .quoted(49.5, 39.0),
-        Case::new("ADD meshed, answers +200 ms", |s, p, n| far(s, p, n, "far-200"))
+        Case::new("ADD meshed, +200 ms latency", |s, p, n| far(s, p, n, "far-200"))
             .asks(1)
             .of_peers_cpu(1.0 / 8.0, Some(1.0 / 2.0))
             .quoted(50.0, 39.0),
     ]
 }
 
-fn in_trouble() -> Vec<Case> {
+fn failing() -> Vec<Case> {
     let refused = |s: &Stage, p, n: &Namespace| {
         let mut netconf = s.netconf(Value::Null);
         netconf["kubernetes"]["kubeconfig"] = json!(s.file("kubeconfig-refused"));
-        // Ours asks again until its deadline, which is 10 s unless it is told otherwise.
+        // Evergreen retries until its deadline, 10 s by default.
         netconf["evergreen"] = json!({"deadline-seconds": 0.3});
         add(s, p, n, "meshed").netconf(&netconf)
     };
@@ -183,9 +183,9 @@ fn baseline(stage: &Stage, job: &str) -> CniCall {
         .argument("/api/v1/namespaces/shop/pods/meshed?resourceVersion=0")
 }
 
-/// The rules that ADD sends for a meshed pod, for the minimal baseline program to send.
+/// Records the rules that ADD sends for a meshed pod, for the minimal baseline program to send.
 pub fn record_batch(stage: &Stage) -> Result<()> {
     let namespace = Namespace::new();
-    let call = add(stage, Program::Ours, &namespace, "meshed");
+    let call = add(stage, Program::Plugin, &namespace, "meshed");
     crate::trace::record_batch(&call, stage)
 }

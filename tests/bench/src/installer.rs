@@ -1,7 +1,7 @@
-//! `scripts/bench --installer`: what the installer takes while nothing happens, and how soon a rotation is on the host.
+//! `scripts/bench --installer`: the cost of the idle installer, and how soon a rotation reaches the host.
 //!
-//! The release binary runs as the chart runs it, with the probes of the chart and an API server that answers at once.
-//! Nothing here is compared with linkerd-cni, whose installer has no such tasks; the promises are bounds.
+//! The release binary runs as the chart runs it, with the chart's probes and an API server that answers at once. The
+//! limits are absolute, because linkerd-cni's installer has no comparable tasks.
 
 mod node;
 mod print;
@@ -18,72 +18,72 @@ use anyhow::{Context, Result, bail, ensure};
 
 use self::node::Node;
 use crate::{
+    limit::Limit,
     measure::quantile,
-    promise::Promise,
     stage::{Program, Stage},
 };
 
-/// The most CPU time at rest, in percent of one processor.
+/// Limit of idle CPU time in percent of one processor.
 const IDLE_LIMIT: f64 = 0.05;
-/// The most memory that is resident, in MiB.
+/// Limit of resident memory in MiB.
 const RESIDENT_LIMIT: f64 = 6.0;
-/// The most a rotation takes in the middle one of many, in milliseconds.
+/// Limit of a rotation's median duration in milliseconds.
 const ROTATION_LIMIT: f64 = 100.0;
-/// So many rotations of each kind.
+/// The number of rotations of each kind.
 const ROTATIONS: usize = 21;
-/// Between two rotations, so that what the last one has set off is over.
+/// The pause after a rotation, in which its effects end.
 const PAUSE: Duration = Duration::from_millis(200);
-/// As the chart's readinessProbe says it.
+/// The period of the chart's readinessProbe.
 const READY_EVERY: Duration = Duration::from_secs(5);
-/// The kubelet's default, which the chart's livenessProbe leaves.
+/// The default period, which the chart's livenessProbe uses.
 const LIVE_EVERY: Duration = Duration::from_secs(10);
 
-/// What came of it.
+/// The measurements of the installer.
 pub struct Installer {
     size: u64,
-    rest: Rest,
+    idle: Idle,
     rotations: Vec<Rotation>,
-    /// After all of that, in MiB.
+    /// After all rotations, in MiB.
     resident: f64,
-    /// The most there has been at a time, in MiB.
+    /// The highest value, in MiB.
     peak: f64,
 }
 
-/// A time in which nothing happens on the node.
-struct Rest {
+/// A period without changes on the node.
+struct Idle {
     lasted: Duration,
     used: Duration,
     probes: usize,
-    turns: f64,
+    passes: f64,
     requests: usize,
     resident: f64,
 }
 
-/// From before the kubelet writes its volume anew until the file is on the host, in milliseconds.
+/// Milliseconds from before the kubelet's write to the file on the host.
 struct Rotation {
     of: &'static str,
     took: Vec<f64>,
 }
 
-/// Rests for this long, then rotates what can be rotated.
+/// Measures the idle installer for this long, then each kind of rotation.
 pub fn run(stage: &Stage, installer: &Path, lasts: Duration) -> Result<Installer> {
     let size = fs::metadata(installer)
-        .with_context(|| format!("looking at {}", installer.display()))?
+        .with_context(|| format!("read the size of {}", installer.display()))?
         .len();
-    let mut node = Node::new(stage.binary(Program::Ours))?;
+    let mut node = Node::new(stage.binary(Program::Plugin))?;
     node.start(installer, "auto")?;
-    let rest = at_rest(&node, stage, lasts).context("at rest")?;
+    let idle = measure_idle(&node, stage, lasts).context("measure the idle installer")?;
     let mut rotations = vec![
-        rotation("token, asked for anew", || {
+        rotation("token, requested", || {
             let old = node.credential("token");
             node.rotate_token()?;
-            node.until("another token is there", |node| {
+            node.until("a new token is on the host", |node| {
                 ![&b""[..], &old].contains(&&node.credential("token")[..])
             })
         })?,
         rotation("CA bundle", || {
             let bundle = node.rotate_bundle()?;
-            node.until("the bundle is there", |node| {
+            node.until("the bundle is on the host", |node| {
                 node.credential("ca.crt") == bundle.as_bytes()
             })
         })?,
@@ -92,23 +92,23 @@ pub fn run(stage: &Stage, installer: &Path, lasts: Duration) -> Result<Installer
     node.start(installer, "copy")?;
     rotations.push(rotation("token, copied", || {
         let token = node.rotate_token()?;
-        node.until("the copy is there", |node| {
+        node.until("the copy is on the host", |node| {
             node.credential("token") == token.as_bytes()
         })
     })?);
     Ok(Installer {
         size,
-        rest,
+        idle,
         rotations,
         resident,
         peak,
     })
 }
 
-/// Asks the probes' questions at their times, and the CPU clock before and after.
-fn at_rest(node: &Node, stage: &Stage, lasts: Duration) -> Result<Rest> {
-    wait_for_rest(node, stage)?;
-    let turns_before = turns(node)?;
+/// Sends the probes at their periods and reads the CPU time before and after.
+fn measure_idle(node: &Node, stage: &Stage, lasts: Duration) -> Result<Idle> {
+    wait_until_idle(node, stage)?;
+    let passes_before = passes(node)?;
     node.api.clear_requests();
     let (start, used_before) = (Instant::now(), used(node, stage)?);
     let mut probes = 0;
@@ -129,18 +129,18 @@ fn at_rest(node: &Node, stage: &Stage, lasts: Duration) -> Result<Rest> {
         *at += *every;
     }
     thread::sleep(lasts.saturating_sub(start.elapsed()));
-    Ok(Rest {
+    Ok(Idle {
         used: used(node, stage)?.saturating_sub(used_before),
         lasted: start.elapsed(),
         probes,
         requests: node.api.requests().len(),
-        turns: turns(node)? - turns_before,
+        passes: passes(node)? - passes_before,
         resident: memory(node, "VmRSS")?,
     })
 }
 
-/// What the start has set off is over when a second uses next to nothing.
-fn wait_for_rest(node: &Node, stage: &Stage) -> Result<()> {
+/// Waits until the work of the start is done: a second without CPU use.
+fn wait_until_idle(node: &Node, stage: &Stage) -> Result<()> {
     for _ in 0..30 {
         let before = used(node, stage)?;
         thread::sleep(Duration::from_secs(1));
@@ -148,21 +148,21 @@ fn wait_for_rest(node: &Node, stage: &Stage) -> Result<()> {
             return Ok(());
         }
     }
-    bail!("it works for 30 s and more after its start")
+    bail!("the installer is still busy 30 s after its start")
 }
 
 fn rotation(of: &'static str, mut rotate: impl FnMut() -> Result<()>) -> Result<Rotation> {
     let mut took = Vec::new();
     for _ in 0..ROTATIONS {
         let start = Instant::now();
-        rotate().with_context(|| format!("rotation of: {of}"))?;
+        rotate().with_context(|| format!("rotation of {of}"))?;
         took.push(start.elapsed().as_secs_f64() * 1000.0);
         thread::sleep(PAUSE);
     }
     Ok(Rotation { of, took })
 }
 
-/// CPU time so far, by the clock of the process.
+/// Reads the CPU time used so far from the process clock.
 fn used(node: &Node, stage: &Stage) -> Result<Duration> {
     let output = Command::new(&stage.baseline)
         .args(["used", &node.pid()?.to_string()])
@@ -172,20 +172,21 @@ fn used(node: &Node, stage: &Stage) -> Result<Duration> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// A line of /proc/PID/status in MiB.
+/// Reads a line of /proc/PID/status in MiB.
 fn memory(node: &Node, name: &str) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{}/status", node.pid()?))?;
     let kib = number(&text, name).with_context(|| format!("no {name} in {text}"))?;
     Ok(kib / 1024.0)
 }
 
-/// Looks that it has taken so far.
-fn turns(node: &Node) -> Result<f64> {
+/// Reads the number of reconcile passes so far.
+fn passes(node: &Node) -> Result<f64> {
     let metrics = node.get("/metrics")?;
-    number(&metrics, "evergreen_install_turns_total").with_context(|| format!("no turns in {metrics}"))
+    number(&metrics, "evergreen_install_turns_total")
+        .with_context(|| format!("no reconcile passes in {metrics}"))
 }
 
-/// The number behind a name at the beginning of a line.
+/// Parses the number after a name at the start of a line.
 fn number(text: &str, name: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim_start_matches(':')
@@ -196,34 +197,38 @@ fn number(text: &str, name: &str) -> Option<f64> {
 }
 
 impl Installer {
-    /// True when none is missed.
-    pub fn keeps_its_promises(&self) -> bool {
-        self.promises().iter().all(Promise::is_kept)
+    /// Returns whether every limit is met.
+    pub fn is_within_limits(&self) -> bool {
+        self.limits().iter().all(Limit::is_met)
     }
 
-    fn promises(&self) -> Vec<Promise> {
-        let promise = |of: &str, is, at_most| Promise {
+    fn limits(&self) -> Vec<Limit> {
+        let limit = |of: &str, is, at_most| Limit {
             of: of.to_owned(),
             is,
             at_most,
         };
-        let mut promises = vec![
-            promise("CPU at rest in percent", self.rest.percent(), IDLE_LIMIT),
-            promise("resident at rest in MiB", self.rest.resident, RESIDENT_LIMIT),
-            promise("resident after rotations in MiB", self.resident, RESIDENT_LIMIT),
+        let mut limits = vec![
+            limit("idle CPU in percent", self.idle.percent(), IDLE_LIMIT),
+            limit("idle resident memory in MiB", self.idle.resident, RESIDENT_LIMIT),
+            limit(
+                "resident memory after rotations in MiB",
+                self.resident,
+                RESIDENT_LIMIT,
+            ),
         ];
-        promises.extend(self.rotations.iter().map(|rotation| {
-            promise(
-                &format!("rotation in ms, {}", rotation.of),
+        limits.extend(self.rotations.iter().map(|rotation| {
+            limit(
+                &format!("rotation in ms: {}", rotation.of),
                 rotation.quantile(0.5),
                 ROTATION_LIMIT,
             )
         }));
-        promises
+        limits
     }
 }
 
-impl Rest {
+impl Idle {
     fn percent(&self) -> f64 {
         100.0 * self.used.as_secs_f64() / self.lasted.as_secs_f64()
     }
@@ -240,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_that_of_the_line_that_begins_so_and_no_other() {
+    fn number_is_read_from_the_exact_line() {
         let status = "Name:\tinstall\nVmHWM:\t    4096 kB\nVmRSS:\t    2048 kB\n";
         assert_eq!(number(status, "VmRSS"), Some(2048.0));
         let metrics = "# TYPE evergreen_install_turns_total counter\nevergreen_install_turns_total 7\n";
@@ -249,16 +254,16 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_was_not_taken_is_a_promise_missed() {
+    fn unmeasured_figure_does_not_meet_its_limit() {
         let rotation = Rotation {
             of: "nothing",
             took: Vec::new(),
         };
-        let promise = Promise {
+        let limit = Limit {
             of: String::new(),
             is: rotation.quantile(0.5),
             at_most: ROTATION_LIMIT,
         };
-        assert!(!promise.is_kept());
+        assert!(!limit.is_met());
     }
 }

@@ -1,15 +1,14 @@
-//! `scripts/bench`: what one call takes, beside the least that the same job can take, all in one run.
+//! `scripts/bench`: the cost of one call compared with a minimal baseline program, all in one run.
 //!
-//! Cases take turns, so that a slow minute of the machine slows them all. Every figure is a median. A promise is a
-//! ratio within the same run (to a baseline: of the runs that nothing else held up; to linkerd-cni: the median of the rounds'),
-//! or a bound that no clock is needed for. A promise that is missed makes the exit
-//! code 1.
+//! Cases are interleaved, so that a slow minute of the machine slows them all. Every figure is a median. A limit is a
+//! ratio within the same run (to a baseline: of the fastest tenth of the runs; to linkerd-cni: the median over the
+//! rounds), or an absolute bound on something other than time. The exit code is 1 if a limit is exceeded.
 
 mod case;
 mod cases;
 mod installer;
+mod limit;
 mod measure;
-mod promise;
 mod scale;
 mod stage;
 mod stages;
@@ -30,33 +29,33 @@ use measure::Taken;
 use stage::{Program, Stage};
 use table::{Measured, Row, Table};
 
-/// When a promise looks missed, so many times as many rounds are added, since a few runs on a busy machine may mislead.
-/// None is left out.
-const MORE: usize = 3;
+/// If a limit is exceeded, the rounds are repeated up to this many times, because a few runs on a busy machine mislead.
+/// All rounds count.
+const REPEATS: usize = 3;
 
-/// What the command line and the environment say.
+/// The options from the command line and the environment.
 struct Options {
     /// Runs of each case.
     runs: usize,
-    /// Only cases whose name begins so, and the baselines.
+    /// Run only the baselines and the cases whose name starts with this.
     only: String,
-    /// Print JSON for keeping instead of the table.
+    /// Print JSON with every run instead of the table.
     json: bool,
-    /// Many pods and many nodes instead of one call.
+    /// Measure many pods and many nodes instead of one call.
     scale: bool,
-    /// The installer instead of the plugin.
+    /// Measure the installer instead of the plugin.
     installer: bool,
-    /// For how long it is watched at rest.
+    /// How many seconds the idle installer is measured.
     seconds: u64,
     /// Count instructions instead of time.
     stages: bool,
-    /// Keep the counts as the ones to compare with.
+    /// Store the counts as the reference.
     write: bool,
-    /// A count that is not the kept one makes the exit code 1.
+    /// Exit with 1 if a count differs from the reference.
     check: bool,
-    /// Where callgrind's files are to stay.
+    /// The folder in which callgrind's files are kept.
     keep: Option<PathBuf>,
-    /// Where `scripts/build` has put the binaries.
+    /// The folder with the binaries from `scripts/build`.
     dist: PathBuf,
     /// A linkerd-cni to run on the same inputs.
     peer: Option<PathBuf>,
@@ -70,7 +69,7 @@ fn main() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if options.installer {
-        return watch(&options, &stage);
+        return measure_installer(&options, &stage);
     }
     match options.stages {
         true => count(&options, &stage),
@@ -78,7 +77,7 @@ fn main() -> Result<ExitCode> {
     }
 }
 
-/// Instructions, beside those that were kept.
+/// Counts instructions and compares them with the reference.
 fn count(options: &Options, stage: &Stage) -> Result<ExitCode> {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("stages.txt");
     let figures = stages::count(stage, options.keep.as_deref())?;
@@ -90,28 +89,28 @@ fn count(options: &Options, stage: &Stage) -> Result<ExitCode> {
     if !options.check || compared.are_alike() {
         return Ok(ExitCode::SUCCESS);
     }
-    print("CHANGED by more than 3 %: find out why, or keep the new counts with --stages --write\n")?;
+    print("CHANGED by more than 3 %: find the reason, or store the new counts with --stages --write\n")?;
     Ok(ExitCode::FAILURE)
 }
 
-/// The installer, at rest and when something rotates.
-fn watch(options: &Options, stage: &Stage) -> Result<ExitCode> {
+/// Measures the idle installer and its reaction to rotations.
+fn measure_installer(options: &Options, stage: &Stage) -> Result<ExitCode> {
     let rest = Duration::from_secs(options.seconds);
     let installer = installer::run(stage, &options.dist.join("evergreen-install"), rest)?;
     print(&installer.to_string())?;
-    Ok(code(installer.keeps_its_promises()))
+    Ok(code(installer.is_within_limits()))
 }
 
-/// Time, memory and what else a call takes.
+/// Measures the time, memory and other costs of a call.
 fn measure(options: &Options, stage: &Stage) -> Result<ExitCode> {
-    cases::record_batch(stage).context("recording the rules for the minimal baseline program")?;
+    cases::record_batch(stage).context("record the rules for the minimal baseline program")?;
     let mut cases = cases::all();
     cases.retain(|case| !case.has_peer || case.name.starts_with(&options.only));
     let mut rows: Vec<Row<'_>> = cases
         .iter()
         .map(|case| Row {
             case,
-            ours: Measured::default(),
+            plugin: Measured::default(),
             peer: options
                 .peer
                 .as_ref()
@@ -120,17 +119,17 @@ fn measure(options: &Options, stage: &Stage) -> Result<ExitCode> {
         })
         .collect();
     for row in &mut rows {
-        follow(row, stage).with_context(|| format!("case {:?}", row.case.name))?;
+        trace(row, stage).with_context(|| format!("case {:?}", row.case.name))?;
     }
     let peer_size = options.peer.as_deref().map(size).transpose()?;
-    let mut table = Table::new(rows, size(stage.binary(Program::Ours))?, peer_size);
-    // The first round warms caches and is not kept.
+    let mut table = Table::new(rows, size(stage.binary(Program::Plugin))?, peer_size);
+    // The first round warms the caches and is discarded.
     rounds(&mut table.rows, stage, 0..=options.runs, options.runs)?;
-    for more in 1..=MORE {
-        if table.keeps_its_promises() {
+    for repeat in 1..=REPEATS {
+        if table.is_within_limits() {
             break;
         }
-        let from = options.runs * more;
+        let from = options.runs * repeat;
         rounds(
             &mut table.rows,
             stage,
@@ -143,44 +142,44 @@ fn measure(options: &Options, stage: &Stage) -> Result<ExitCode> {
     } else {
         table.to_string()
     })?;
-    Ok(code(table.keeps_its_promises()))
+    Ok(code(table.is_within_limits()))
 }
 
-/// Runs every case in each of these rounds, or in its share of so many.
+/// Runs every case in these rounds; `of` is the number of rounds per repetition.
 fn rounds(rows: &mut [Row<'_>], stage: &Stage, numbers: RangeInclusive<usize>, of: usize) -> Result<()> {
     for round in numbers {
         for row in &mut *rows {
-            take_turns(row, stage, round, of).with_context(|| format!("case {:?}", row.case.name))?;
+            run_round(row, stage, round, of).with_context(|| format!("case {:?}", row.case.name))?;
         }
     }
     Ok(())
 }
 
-/// One run of each program under strace.
-fn follow(row: &mut Row<'_>, stage: &Stage) -> Result<()> {
-    row.ours.traced = row.case.trace(stage, Program::Ours)?;
+/// Runs each program once under strace.
+fn trace(row: &mut Row<'_>, stage: &Stage) -> Result<()> {
+    row.plugin.traced = row.case.trace(stage, Program::Plugin)?;
     if let Some(peer) = &mut row.peer {
         peer.traced = row.case.trace(stage, Program::Peer)?;
     }
     Ok(())
 }
 
-/// One timed run of each program, when it is the case's turn, which it is once at least.
-fn take_turns(row: &mut Row<'_>, stage: &Stage, round: usize, rounds: usize) -> Result<()> {
+/// Runs each program once, timed, if the case is due in this round. Every case is due at least once.
+fn run_round(row: &mut Row<'_>, stage: &Stage, round: usize, rounds: usize) -> Result<()> {
     let run = |case: &Case, program| -> Result<Option<Taken>> {
         match round % case.every.min(rounds).max(1) {
             0 => case.run(stage, program).map(Some),
             _ => Ok(None),
         }
     };
-    let ours = run(row.case, Program::Ours)?;
+    let plugin = run(row.case, Program::Plugin)?;
     let peers = row
         .peer
         .is_some()
         .then(|| run(row.case, Program::Peer))
         .transpose()?;
     if round > 0 {
-        row.ours.series.add(ours);
+        row.plugin.series.add(plugin);
         if let (Some(peer), Some(taken)) = (&mut row.peer, peers) {
             peer.series.add(taken);
         }
@@ -191,7 +190,8 @@ fn take_turns(row: &mut Row<'_>, stage: &Stage, round: usize, rounds: usize) -> 
 #[expect(clippy::disallowed_methods, reason = "options of scripts/bench")]
 fn options() -> Result<Options> {
     use lexopt::prelude::{Long, ValueExt};
-    let dist = env::var_os("EVERGREEN_DIST").context("EVERGREEN_DIST is not set: start scripts/bench")?;
+    let dist =
+        env::var_os("EVERGREEN_DIST").context("EVERGREEN_DIST is not set; run scripts/bench instead")?;
     let mut options = Options {
         runs: 50,
         only: String::new(),
@@ -225,8 +225,8 @@ fn options() -> Result<Options> {
     Ok(options)
 }
 
-fn code(kept: bool) -> ExitCode {
-    match kept {
+fn code(within_limits: bool) -> ExitCode {
+    match within_limits {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
@@ -234,7 +234,7 @@ fn code(kept: bool) -> ExitCode {
 
 /// The size of a file in bytes.
 fn size(path: &Path) -> Result<u64> {
-    let metadata = fs::metadata(path).with_context(|| format!("looking at {}", path.display()))?;
+    let metadata = fs::metadata(path).with_context(|| format!("read the size of {}", path.display()))?;
     Ok(metadata.len())
 }
 

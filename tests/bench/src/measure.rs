@@ -1,4 +1,4 @@
-//! One run of a program, and many of them.
+//! The cost of one run of a program, and statistics over many.
 
 use std::{ffi::OsStr, path::Path};
 
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use crate::{case, stage::Stage};
 
-/// What one run took, or several at once.
+/// The cost of one run, or of several concurrent ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Taken {
-    /// From its start to its end, in microseconds.
+    /// Wall time in microseconds.
     pub wall: f64,
-    /// User and system time, in microseconds.
+    /// User and system time in microseconds.
     pub cpu: f64,
-    /// Peak resident memory, in KiB.
+    /// Peak resident memory in KiB.
     pub peak: f64,
-    /// What the API server was asked.
+    /// The number of API requests.
     pub requests: usize,
     /// Bytes of TCP payload to the API server.
     pub sent: u64,
@@ -25,20 +25,20 @@ pub struct Taken {
     pub received: u64,
 }
 
-/// What many runs took; a round in which the case had no turn is none.
+/// The cost of many runs, by round; none for a round without a run.
 #[derive(Default)]
 pub struct Series {
     rounds: Vec<Option<Taken>>,
 }
 
-/// Runs a call under the minimal baseline program's clock. `exit_code` is the one it must end with.
+/// Measures a call with the minimal baseline program. The call must end with `exit_code`.
 pub fn time(call: &CniCall, clock: &[&OsStr], exit_code: i32) -> Result<Taken> {
     let words = [clock, &["time".as_ref()]].concat();
     let reply = call.run_under(&words)?;
     taken(&reply, exit_code).with_context(|| call.to_string())
 }
 
-/// Runs calls of this program under the minimal baseline program's clock, all at once. Each must end with 0.
+/// Measures concurrent calls of this program with the minimal baseline program. Each must end with 0.
 pub fn time_at_once(calls: &[CniCall], program: &Path, stage: &Stage) -> Result<Taken> {
     case::write(calls, stage)?;
     let clock = stage.clock();
@@ -66,7 +66,7 @@ fn taken(reply: &CniReply, exit_code: i32) -> Result<Taken> {
     };
     ensure!(
         ended == i64::from(exit_code),
-        "ended with {ended}, not {exit_code}: {}",
+        "exit code {ended}, expected {exit_code}: {}",
         reply.stderr
     );
     let float = |n: i64| n as f64;
@@ -79,44 +79,44 @@ fn taken(reply: &CniReply, exit_code: i32) -> Result<Taken> {
 }
 
 impl Series {
-    /// One more round.
+    /// Adds a round.
     pub fn add(&mut self, taken: Option<Taken>) {
         self.rounds.push(taken);
     }
 
-    /// The value below which this share of the runs lies; 0.5 is the median.
+    /// Returns a quantile of the runs; 0.5 is the median.
     pub fn quantile(&self, share: f64, of: fn(&Taken) -> f64) -> f64 {
         quantile(self.rounds.iter().flatten().map(of), share)
     }
 
-    /// The median.
+    /// Returns the median.
     pub fn median(&self, of: fn(&Taken) -> f64) -> f64 {
         self.quantile(0.5, of)
     }
 
-    /// The median of the ratios to another series, round by round: a slow minute of the machine slows both.
+    /// Returns the median of the ratios to another series, round by round, because a slow minute slows both.
     pub fn ratio(&self, to: &Self, of: fn(&Taken) -> f64) -> f64 {
         let pairs = self.rounds.iter().zip(&to.rounds);
         quantile(
-            pairs.filter_map(|(ours, theirs)| Some(of(ours.as_ref()?) / of(theirs.as_ref()?))),
+            pairs.filter_map(|(plugin, theirs)| Some(of(plugin.as_ref()?) / of(theirs.as_ref()?))),
             0.5,
         )
     }
 
-    /// The ratio of the tenth parts that were quickest: of runs that nothing else held up. On a busy machine a median says
-    /// how busy it was; on a quiet one the two are alike.
+    /// Returns the ratio of the fastest tenths, whose runs were least disturbed. On a busy machine a median measures the
+    /// load; on a quiet one both ratios agree.
     pub fn undisturbed_ratio(&self, to: &Self, of: fn(&Taken) -> f64) -> f64 {
         self.quantile(0.1, of) / to.quantile(0.1, of)
     }
 
-    /// Every run, for keeping.
+    /// Returns every run.
     pub fn to_json(&self) -> Value {
         let all = |of: fn(&Taken) -> f64| -> Value { self.rounds.iter().flatten().map(of).collect() };
         json!({"wall_us": all(|t| t.wall), "cpu_us": all(|t| t.cpu), "peak_kib": all(|t| t.peak)})
     }
 }
 
-/// The value below which this share of all lies.
+/// Returns a quantile of the values.
 pub fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,7 +1,7 @@
 //! `scripts/bench --scale`: many pods of one node at once, and many nodes in front of one API server.
 //!
-//! The first is run: 200 namespaces, as after a restart of the node. The second is computed from what one call and one
-//! token were measured or are written to do: 5,000 nodes for thirty days, second by second.
+//! The first is measured: 200 namespaces, as after a node restart. The second is computed from the renewal rules of the
+//! code: 5,000 nodes for thirty days, second by second.
 
 use std::fmt;
 
@@ -13,31 +13,30 @@ use crate::{
     stage::{Program, Stage},
 };
 
-/// Pods that a restarted node makes anew at once. Kubernetes' own limit is 110 a node; large ones are set to 250.
+/// Pods that a restarted node starts at once. The default limit is 110 a node; large nodes use 250.
 const PODS: usize = 200;
 const NODES: usize = 5_000;
-/// Pods that are made anew each second in the whole cluster. Kubernetes' scheduler is tested to 100 a second with 5,000
-/// nodes.
+/// Pods created each second in the whole cluster. Kubernetes tests its scheduler with 100 a second on 5,000 nodes.
 const PODS_A_SECOND: f64 = 100.0;
-/// Life of a token in seconds, as the chart asks for it.
+/// Lifetime of a token in seconds, as the chart requests it.
 const LIFE: f64 = 86_400.0;
-/// All installers are started within so many seconds: the worst, since their tokens then begin together.
+/// Seconds in which all installers start. A short rollout is the worst case, because all tokens then expire together.
 const ROLLOUT: f64 = 600.0;
 const DAYS: usize = 30;
-/// Seconds between two SelfSubjectReviews of one installer (`REVIEW_EVERY` in installer/src/keeper/work.rs).
+/// Seconds between SelfSubjectReviews of one installer (the installer's `REVIEW_EVERY`).
 const REVIEW_EVERY: f64 = 30.0;
 
-/// What came of both.
+/// The results of both parts.
 pub struct Scale {
     add: Taken,
     check: Taken,
     tokens: Tokens,
 }
 
-/// TokenRequests of all nodes.
+/// TokenRequests from all nodes.
 #[derive(Debug, PartialEq)]
 struct Tokens {
-    /// A second, over the whole time.
+    /// Mean per second over the whole time.
     mean: f64,
     /// In the worst second of the rollout.
     rollout: usize,
@@ -45,24 +44,25 @@ struct Tokens {
     later: [usize; 3],
 }
 
-/// Runs the one and computes the other.
+/// Measures one node and computes the cluster.
 pub fn run(stage: &Stage) -> Result<Scale> {
     let namespaces: Vec<Namespace> = (0..PODS).map(|_| Namespace::new()).collect();
     let calls = |verb: &str| {
-        let call = |netns| stage.call(Program::Ours, verb, netns).pod("shop", "meshed");
+        let call = |netns| stage.call(Program::Plugin, verb, netns).pod("shop", "meshed");
         namespaces.iter().map(call).collect::<Vec<_>>()
     };
     stage.api.clear_requests();
-    let mut add = measure::time_at_once(&calls("ADD"), stage.binary(Program::Ours), stage).context("ADD")?;
+    let mut add =
+        measure::time_at_once(&calls("ADD"), stage.binary(Program::Plugin), stage).context("ADD")?;
     add.requests = stage.api.requests().len();
     ensure!(
         add.requests == PODS,
-        "{} requests for {PODS} pods: each is to ask once",
+        "{} requests for {PODS} pods, expected one each",
         add.requests
     );
-    // Reads every rule of every namespace back.
+    // CHECK reads back every rule of every namespace.
     let check =
-        measure::time_at_once(&calls("CHECK"), stage.binary(Program::Ours), stage).context("CHECK")?;
+        measure::time_at_once(&calls("CHECK"), stage.binary(Program::Plugin), stage).context("CHECK")?;
     Ok(Scale {
         add,
         check,
@@ -70,13 +70,13 @@ pub fn run(stage: &Stage) -> Result<Scale> {
     })
 }
 
-/// When tokens are asked for: at a node's start and then each time after half to two thirds of a token's life, at random
-/// (`renewal` in installer/src/token.rs).
+/// Simulates token requests: one at each node's start, then one after a random half to two thirds of the token's lifetime
+/// (`renewal` in the installer's token.rs).
 fn tokens(nodes: usize, life: f64, rollout: f64, days: usize) -> Tokens {
     const DAY: usize = 86_400;
     let end = days * DAY;
     let mut seconds = vec![0_usize; end];
-    // Numbers that are spread evenly and are the same in each run (Knuth's multiplier).
+    // Uniform pseudo-random numbers, the same in every run (Knuth's multiplier).
     let mut state: u64 = 1;
     let mut chance = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -105,7 +105,7 @@ impl fmt::Display for Scale {
         writeln!(f, "one node, {PODS} meshed pods at once, on this machine")?;
         writeln!(
             f,
-            "  ADD    all right, the last one after {:.0} ms; {:.2} ms of CPU and {:.1} MiB each, {} requests",
+            "  ADD    all succeeded, the last after {:.0} ms; {:.2} ms of CPU and {:.1} MiB each, {} requests",
             ms(&self.add),
             each(&self.add),
             self.add.peak / 1024.0 / PODS as f64,
@@ -113,26 +113,26 @@ impl fmt::Display for Scale {
         )?;
         writeln!(
             f,
-            "  CHECK  all right, the last one after {:.0} ms: every rule is there",
+            "  CHECK  all succeeded, the last after {:.0} ms: every rule is present",
             ms(&self.check)
         )?;
         let Tokens { mean, rollout, later } = &self.tokens;
         writeln!(f, "{NODES} nodes, computed for {DAYS} days")?;
         writeln!(
             f,
-            "  TokenRequests: {mean:.3} a second, {rollout} in the worst second of a rollout within {ROLLOUT} s, \
+            "  TokenRequests: {mean:.3} a second, {rollout} in the worst second of a {ROLLOUT} s rollout, \
              {} / {} / {} in the worst second of day 2, day 3 and day {DAYS}",
             later[0], later[1], later[2]
         )?;
         let reviews = NODES as f64 / REVIEW_EVERY;
         writeln!(
             f,
-            "  SelfSubjectReviews: {reviews:.0} a second, one each {REVIEW_EVERY} s for each node"
+            "  SelfSubjectReviews: {reviews:.0} a second, one every {REVIEW_EVERY} s from each node"
         )?;
         writeln!(
             f,
-            "  GET of a pod: {PODS_A_SECOND} a second at {PODS_A_SECOND} new pods a second when all are meshed, from the \
-             watch cache; none for other pods where the runtime passes annotations"
+            "  GET pod: {PODS_A_SECOND} a second for {PODS_A_SECOND} new meshed pods a second, served by the watch cache; \
+             none for unmeshed pods if the runtime passes annotations"
         )?;
         let storm = NODES / 20;
         writeln!(
@@ -148,9 +148,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chance_pulls_nodes_apart_that_began_together() {
+    fn random_renewal_spreads_nodes_after_a_rollout() {
         let tokens = tokens(NODES, LIFE, ROLLOUT, DAYS);
-        // A token is asked for every 7/12 of a day: 5,000 nodes make about a tenth a second.
+        // A token is renewed every 7/12 of a day on average: about a tenth of a request a second for 5,000 nodes.
         let expected = NODES as f64 / (LIFE * 7.0 / 12.0);
         assert!((tokens.mean / expected - 1.0).abs() < 0.03, "{tokens:?}");
         assert!(tokens.rollout > 4 * tokens.later[2], "{tokens:?}");

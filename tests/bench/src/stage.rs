@@ -1,4 +1,4 @@
-//! What the cases play on: an API server that knows some pods, a node's files for it, and the binaries.
+//! The fixture of all cases: an API server with some pods, a node's files, and the binaries.
 
 use std::{
     env,
@@ -20,12 +20,12 @@ use evergreen_test_support::{
 use serde_json::{Value, json};
 
 const TOKEN: &str = "a-token-of-the-usual-length-is-about-nine-hundred-bytes";
-/// No single run takes longer; one that does is ended and is an error.
-const PATIENCE: &str = "60";
+/// A run that takes longer is ended and counts as an error.
+const TIMEOUT_SECONDS: &str = "60";
 
 /// The API server, the files, the binaries.
 pub struct Stage {
-    /// For counting what was asked.
+    /// The API server, which counts requests.
     pub api: Api,
     /// The minimal baseline program.
     pub baseline: PathBuf,
@@ -36,17 +36,17 @@ pub struct Stage {
     files: PathBuf,
 }
 
-/// Whose call it is.
+/// The program that a call runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     /// The plugin of this repository.
-    Ours,
-    /// The one that `PEER` names.
+    Plugin,
+    /// The binary that `PEER` names.
     Peer,
 }
 
 impl Stage {
-    /// Starts the server and writes kubeconfigs, tokens and the CA.
+    /// Starts the API server and writes kubeconfigs, tokens and the CA.
     #[expect(
         clippy::disallowed_methods,
         reason = "the children get the PATH of this process"
@@ -75,7 +75,7 @@ impl Stage {
         fs::write(stage.file("token"), &token)?;
         fs::write(stage.file("token-unknown"), token.replace("usual", "other"))?;
         fs::write(stage.file("ca.crt"), pki.ca.pem())?;
-        // A port that was free a moment ago and that nobody listens on.
+        // A port that was just closed, so connections are refused.
         let closed = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         for (name, server, token) in [
             ("kubeconfig", stage.api.url(), "token"),
@@ -88,17 +88,17 @@ impl Stage {
         Ok(stage)
     }
 
-    /// A file of the node.
+    /// Returns the path of a file of the node.
     pub fn file(&self, name: &str) -> PathBuf {
         self.files.join(name)
     }
 
-    /// The folder of those files.
+    /// Returns the folder of those files.
     pub fn folder(&self) -> &Path {
         &self.files
     }
 
-    /// The binary of a program; ours when there is no other.
+    /// Returns the binary of a program; the plugin if there is no peer.
     pub fn binary(&self, program: Program) -> &Path {
         match (program, &self.peer) {
             (Program::Peer, Some(peer)) => peer,
@@ -106,32 +106,32 @@ impl Stage {
         }
     }
 
-    /// Where a program of this machine is.
+    /// Finds a program of this machine.
     pub fn find(&self, program: &str) -> Result<PathBuf> {
         find(program, &self.path)
     }
 
-    /// Words before a command that end it when it hangs.
+    /// Returns the command words of a time limit.
     pub fn bounded(&self) -> Vec<&OsStr> {
-        let words = ["-k", "5", PATIENCE].map(OsStr::new);
+        let words = ["-k", "5", TIMEOUT_SECONDS].map(OsStr::new);
         [self.timeout.as_os_str()].into_iter().chain(words).collect()
     }
 
-    /// Words of the minimal baseline program's clock, but for which one.
+    /// Returns the command words that start the minimal baseline program, which measures other programs.
     pub fn clock(&self) -> Vec<&OsStr> {
         let mut words = self.bounded();
         words.push(self.baseline.as_os_str());
         words
     }
 
-    /// A call as containerd makes it, at the end of a chain.
+    /// Builds a call as containerd makes it, at the end of a chain.
     pub fn call(&self, program: Program, verb: &str, netns: &Namespace) -> CniCall {
         CniCall::new(self.binary(program), verb, netns.path())
             .env("PATH", &self.path)
             .netconf(&self.netconf(Value::Null))
     }
 
-    /// The configuration of Linkerd's chart, with the runtime's annotations.
+    /// Returns the netconf of Linkerd's chart, with the runtime's annotations.
     pub fn netconf(&self, annotations: Value) -> Value {
         json!({
             "cniVersion": "1.1.0", "name": "node-net", "type": "linkerd-cni", "log_level": "info",
@@ -147,7 +147,7 @@ impl Stage {
         })
     }
 
-    /// The same for a pod that has addresses of both families.
+    /// Returns the netconf for a dual-stack pod.
     pub fn netconf_of_two_families(&self) -> Value {
         let mut netconf = self.netconf(Value::Null);
         netconf["linkerd"]["ipv6"] = true.into();
@@ -173,7 +173,7 @@ impl Drop for Stage {
     }
 }
 
-/// Pods of namespace `shop`, and one that takes its time in each of two namespaces that are far away.
+/// Adds pods to namespace `shop`, and a pod with a delayed answer to each of `far-50` and `far-200`.
 fn fill(api: &Api) -> Result<()> {
     for (name, file) in [
         ("meshed", "meshed.json"),
@@ -207,14 +207,13 @@ fn fill(api: &Api) -> Result<()> {
     Ok(())
 }
 
-/// Writes a binary anew, in one piece. What a start takes depends on how the page cache holds the file, by a fifth and more:
-/// all binaries have to be as fresh as each other. One that is not there, as the minimal baseline program when instructions are
-/// counted, is missed by who starts it.
+/// Copies a binary in one write. The page cache's view of a file changes a start by a fifth or more, so all binaries must
+/// be equally fresh. A missing binary is not an error here: `--stages` needs no baseline.
 fn copy(from: &Path, to: &Path) -> Result<PathBuf> {
     if !from.is_file() {
         return Ok(from.to_owned());
     }
-    let program = fs::read(from).with_context(|| format!("reading {}", from.display()))?;
+    let program = fs::read(from).with_context(|| format!("read {}", from.display()))?;
     fs::write(to, program)?;
     fs::set_permissions(to, Permissions::from_mode(0o755))?;
     Ok(to.to_owned())
@@ -224,13 +223,13 @@ fn find(program: &str, path: &OsStr) -> Result<PathBuf> {
     env::split_paths(path)
         .map(|folder| folder.join(program))
         .find(|file| file.is_file())
-        .with_context(|| format!("no {program} in PATH; its package is needed"))
+        .with_context(|| format!("no {program} in PATH; install its package"))
 }
 
 fn fixture(name: &str) -> Result<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../fixtures/pods")
         .join(name);
-    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
     Ok(serde_json::from_str(&text)?)
 }

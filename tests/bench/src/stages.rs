@@ -1,9 +1,9 @@
-//! `scripts/bench --stages`: instructions, stage by stage, so that a regression shows without a clock.
+//! `scripts/bench --stages`: instructions by stage, which show a regression independently of the machine's load.
 //!
-//! Callgrind counts every instruction of the release binary with its symbols left in. The same input gives the same
-//! count but for the random parts of TLS (keys, signatures), which is about a thousandth; a median of some runs is
-//! compared with the figures kept in `stages.txt`. Valgrind shows programs a processor with AVX2 and without ADX, so
-//! the count is not that of a bare processor, but it is the same on every machine that has AVX2.
+//! Callgrind counts every instruction of the release binary with symbols. The same input gives the same count, except
+//! for the random parts of TLS (keys, signatures), about a thousandth; the median of some runs is compared with
+//! `stages.txt`. Valgrind emulates a processor with AVX2 and without ADX, so the counts differ from the real processor's
+//! but are the same on every machine with AVX2.
 
 mod figures;
 mod profile;
@@ -21,7 +21,7 @@ use crate::{
     stage::{Program, Stage},
 };
 
-/// Each count is a median of so many runs.
+/// Each count is the median of this many runs.
 const RUNS: usize = 5;
 /// Cases that are counted as a whole.
 const WHOLE: [&str; 5] = [
@@ -34,7 +34,7 @@ const WHOLE: [&str; 5] = [
 /// The case that is counted by stages.
 const BY_STAGE: &str = "ADD meshed";
 
-/// A function's share of a stage: its instructions and those of all it calls, added (1) or taken away (-1).
+/// A function's share of a stage: its instructions and those of its callees, added (1) or subtracted (-1).
 type Part = (i64, &'static str);
 
 const ALL: &str = "";
@@ -47,7 +47,7 @@ const CONNECT: &str = "ureq::pool::ConnectionPool::run_connector";
 const BUILD: &str =
     "evergreen_cni::rules::ruleset::build::<impl evergreen_cni::rules::ruleset::Ruleset>::build";
 const PROGRAM: &str = "evergreen_cni::rules::apply::program";
-/// The namespace's thread; the C library's name for where one begins.
+/// The namespace thread: the C library's entry point of a thread.
 const THREAD: &str = "start_thread";
 
 /// The stages of ADD, in order. Together they are the whole call.
@@ -71,7 +71,7 @@ const STAGES: [(&str, &[Part]); 8] = [
     ("reply", &[(1, END)]),
 ];
 
-/// Counts them all. The stage's plugin must have its symbols. With a folder, callgrind's own files are left there.
+/// Counts all cases. The plugin must have symbols. If a folder is given, callgrind's files are kept there.
 pub fn count(stage: &Stage, keep: Option<&Path>) -> Result<Figures> {
     let mut figures = Figures::default();
     for case in cases::all() {
@@ -98,7 +98,7 @@ pub fn count(stage: &Stage, keep: Option<&Path>) -> Result<Figures> {
 
 fn profile(case: &Case, stage: &Stage, keep: Option<&Path>) -> Result<Profile> {
     let namespace = [Namespace::new()];
-    let calls = case.calls(stage, Program::Ours, &namespace)?;
+    let calls = case.calls(stage, Program::Plugin, &namespace)?;
     let call = calls.first().context("one call")?;
     let file = keep.map_or_else(
         || stage.file("callgrind"),
@@ -123,5 +123,5 @@ fn sum(profile: &Profile, parts: &[Part]) -> Result<u64> {
         };
         sum += sign * i64::try_from(count)?;
     }
-    u64::try_from(sum).with_context(|| format!("{parts:?} is less than nothing: a function has moved"))
+    u64::try_from(sum).with_context(|| format!("{parts:?} is negative: a function has moved"))
 }

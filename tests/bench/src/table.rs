@@ -1,4 +1,4 @@
-//! Every case with its figures, and what of the promises was kept.
+//! Every case with its figures and limits.
 
 mod print;
 
@@ -6,49 +6,49 @@ use serde_json::{Value, json};
 
 use crate::{
     case::Case,
+    limit::Limit,
     measure::{Series, Taken},
-    promise::Promise,
     trace::Traced,
 };
 
-/// The most memory one call may have resident, in KiB.
+/// Limit of one call's resident memory in KiB.
 const PEAK_LIMIT: f64 = 5.0 * 1024.0;
-/// The most bytes the plugin's binary may have.
+/// Limit of the plugin's binary in bytes.
 const SIZE_LIMIT: f64 = 4_000_000.0;
-/// The most of linkerd-cni's memory.
+/// Limit of memory, as a share of linkerd-cni's.
 const PEAK_SHARE: f64 = 1.0 / 6.0;
-/// The most of linkerd-cni's size.
+/// Limit of the binary, as a share of linkerd-cni's.
 const SIZE_SHARE: f64 = 1.0 / 9.0;
 
-/// What was measured of one program in one case.
+/// The measurements of one program in one case.
 #[derive(Default)]
 pub struct Measured {
     /// All rounds.
     pub series: Series,
-    /// One run, followed.
+    /// One run under strace.
     pub traced: Option<Traced>,
 }
 
-/// All that was measured of one case.
+/// The measurements of one case.
 pub struct Row<'a> {
-    /// Which one.
+    /// The case.
     pub case: &'a Case,
     /// The plugin, or a minimal baseline program.
-    pub ours: Measured,
-    /// linkerd-cni, when there is one.
+    pub plugin: Measured,
+    /// linkerd-cni, if `PEER` is set.
     pub peer: Option<Measured>,
 }
 
 /// Every case, and the sizes of the two binaries.
 pub struct Table<'a> {
-    /// A line each.
+    /// One row per case.
     pub rows: Vec<Row<'a>>,
     size: u64,
     peer_size: Option<u64>,
 }
 
 impl<'a> Table<'a> {
-    /// Takes the rows in.
+    /// Creates a table from its rows.
     pub fn new(rows: Vec<Row<'a>>, size: u64, peer_size: Option<u64>) -> Self {
         Self {
             rows,
@@ -57,66 +57,66 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// True when none is missed.
-    pub fn keeps_its_promises(&self) -> bool {
-        self.promises().iter().all(Promise::is_kept)
+    /// Returns whether every limit is met.
+    pub fn is_within_limits(&self) -> bool {
+        self.limits().iter().all(Limit::is_met)
     }
 
-    /// One JSON document with every run in it; times in microseconds, memory in KiB.
+    /// Returns one JSON document with every run; times in microseconds, memory in KiB.
     pub fn to_json(&self) -> String {
-        let promises: Vec<_> = self
-            .promises()
+        let limits: Vec<_> = self
+            .limits()
             .iter()
-            .map(|p| json!({"of": p.of, "is": p.is, "at_most": p.at_most, "kept": p.is_kept()}))
+            .map(|p| json!({"of": p.of, "is": p.is, "at_most": p.at_most, "met": p.is_met()}))
             .collect();
         let rows: Vec<_> = self.rows.iter().map(Row::to_json).collect();
-        json!({"binary_bytes": self.size, "peer_binary_bytes": self.peer_size, "cases": rows, "promises": promises})
+        json!({"binary_bytes": self.size, "peer_binary_bytes": self.peer_size, "cases": rows, "limits": limits})
             .to_string()
             + "\n"
     }
 
-    fn promises(&self) -> Vec<Promise> {
-        let mut promises = vec![Promise {
+    fn limits(&self) -> Vec<Limit> {
+        let mut limits = vec![Limit {
             of: "size of the binary in bytes".to_owned(),
             is: self.size as f64,
             at_most: SIZE_LIMIT,
         }];
         if let Some(peer) = self.peer_size {
-            promises.push(Promise {
-                of: "size of the binary, part of linkerd-cni's".to_owned(),
+            limits.push(Limit {
+                of: "size of the binary, share of linkerd-cni's".to_owned(),
                 is: self.size as f64 / peer as f64,
                 at_most: SIZE_SHARE,
             });
         }
         for row in &self.rows {
-            promises.extend(self.against_baseline(row));
-            promises.extend(row.own_promises());
-            promises.extend(row.to_its_peer());
+            limits.extend(self.against_baseline(row));
+            limits.extend(row.own_limits());
+            limits.extend(row.against_peer());
         }
-        promises
+        limits
     }
 
-    /// A case's wall time as so many times baseline's, of runs that nothing else held up.
-    fn against_baseline(&self, row: &Row<'_>) -> Option<Promise> {
+    /// Compares a case's wall time with its baseline's, over the fastest tenth of the runs.
+    fn against_baseline(&self, row: &Row<'_>) -> Option<Limit> {
         let (baseline, at_most) = row.case.baseline?;
         let of = self.rows.iter().find(|row| row.case.name == baseline)?;
-        Some(Promise {
+        Some(Limit {
             of: format!("{}: wall time, times {baseline:?}", row.case.name),
-            is: row.ours.series.undisturbed_ratio(&of.ours.series, |t| t.wall),
+            is: row.plugin.series.undisturbed_ratio(&of.plugin.series, |t| t.wall),
             at_most,
         })
     }
 }
 
 impl Row<'_> {
-    fn own_promises(&self) -> Vec<Promise> {
+    fn own_limits(&self) -> Vec<Limit> {
         let of = |what: &str| format!("{}: {what}", self.case.name);
-        let peak = Promise {
+        let peak = Limit {
             of: of("peak memory of one process in KiB"),
-            is: self.ours.series.median(|t| t.peak) / self.case.at_once as f64,
+            is: self.plugin.series.median(|t| t.peak) / self.case.at_once as f64,
             at_most: PEAK_LIMIT,
         };
-        let programs = self.ours.traced.map(|traced| Promise {
+        let programs = self.plugin.traced.map(|traced| Limit {
             of: of("programs"),
             is: traced.programs as f64,
             at_most: 1.0,
@@ -124,19 +124,19 @@ impl Row<'_> {
         [peak].into_iter().chain(programs).collect()
     }
 
-    fn to_its_peer(&self) -> Vec<Promise> {
+    fn against_peer(&self) -> Vec<Limit> {
         let (Some(peer), Some(shares)) = (&self.peer, self.case.peer) else {
             return Vec::new();
         };
-        let part = |what: &str, of: fn(&Taken) -> f64, at_most| Promise {
-            of: format!("{}: {what}, part of linkerd-cni's", self.case.name),
-            is: self.ours.series.ratio(&peer.series, of),
+        let share_of = |what: &str, of: fn(&Taken) -> f64, at_most| Limit {
+            of: format!("{}: {what}, share of linkerd-cni's", self.case.name),
+            is: self.plugin.series.ratio(&peer.series, of),
             at_most,
         };
-        let wall = shares.wall.map(|share| part("wall time", |t| t.wall, share));
+        let wall = shares.wall.map(|share| share_of("wall time", |t| t.wall, share));
         [
-            part("CPU time", |t| t.cpu, shares.cpu),
-            part("peak memory", |t| t.peak, PEAK_SHARE),
+            share_of("CPU time", |t| t.cpu, shares.cpu),
+            share_of("peak memory", |t| t.peak, PEAK_SHARE),
         ]
         .into_iter()
         .chain(wall)
@@ -148,7 +148,7 @@ impl Row<'_> {
             .case
             .quoted
             .map(|[cpu, peak]| json!({"cpu_ms": cpu, "peak_mib": peak}));
-        json!({"case": self.case.name, "ours": self.ours.to_json(),
+        json!({"case": self.case.name, "plugin": self.plugin.to_json(),
                "peer": self.peer.as_ref().map(Measured::to_json), "linkerd_cni_quoted": quoted})
     }
 }

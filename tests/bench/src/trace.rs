@@ -1,4 +1,4 @@
-//! What a program asks of the kernel, as strace sees it. Never in a timed run.
+//! The system calls and processes of a run, counted by strace. Never used in a timed run.
 
 use std::{collections::BTreeSet, ffi::OsStr, fs};
 
@@ -10,18 +10,18 @@ use crate::stage::Stage;
 /// `NFNL_MSG_BATCH_BEGIN` of linux/netfilter/nfnetlink.h.
 const BATCH_BEGIN: [u8; 2] = 0x10_u16.to_ne_bytes();
 
-/// Counted in one run.
+/// The counts of one run.
 #[derive(Debug, Clone, Copy)]
 pub struct Traced {
     /// System calls of all threads and processes.
     pub calls: usize,
-    /// Programs started, the first one counted.
+    /// Programs started, including the first.
     pub programs: usize,
-    /// Processes and threads started, the first one counted.
+    /// Processes and threads started, including the first.
     pub tasks: usize,
 }
 
-/// Follows one run.
+/// Runs a call under strace.
 pub fn count(call: &CniCall, stage: &Stage) -> Result<Traced> {
     let text = strace(call, stage, &[])?;
     let entered = text.lines().filter(|line| is_entry(line));
@@ -36,7 +36,7 @@ pub fn count(call: &CniCall, stage: &Stage) -> Result<Traced> {
     })
 }
 
-/// Keeps the batch that a run of ADD sends to nf_tables in the stage's file `batch`.
+/// Writes the batch that an ADD sends to nf_tables to the file `batch`.
 pub fn record_batch(call: &CniCall, stage: &Stage) -> Result<()> {
     let text = strace(call, stage, &["-e", "trace=sendto", "-e", "write=all"])?;
     let batch = datagrams(&text)
@@ -57,13 +57,13 @@ fn strace(call: &CniCall, stage: &Stage, options: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(&file)?).into_owned())
 }
 
-/// `PID name(...`; not the second half of a call that another thread's interrupted, a signal or an end.
+/// Returns whether a line is the start of a call, `PID name(...`; not a resumed call, a signal or an exit.
 fn is_entry(line: &str) -> bool {
     let rest = line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
     rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
-/// The bytes of each call, which stand in lines of sixteen after it: ` | 00010  00 00 00 0a ...  .... |`.
+/// Parses the bytes of each call, dumped in lines of sixteen after it: ` | 00010  00 00 00 0a ...  .... |`.
 fn datagrams(text: &str) -> Vec<Vec<u8>> {
     let mut found = vec![Vec::new()];
     for line in text.lines() {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_is_counted_once_and_what_is_none_is_not() {
+    fn each_call_is_counted_once() {
         let lines = [
             ("12 read(0, \"\", 32) = 0", true),
             ("12 futex(0x1 <unfinished ...>", true),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dump_is_the_bytes_of_the_call_before_it() {
+    fn dump_belongs_to_the_call_before_it() {
         let text = [
             "12 sendto(3, [{...}]) = 20",
             " | 00000  14 00 00 00 10 00 01 00  00 00 00 00 00 00 00 ff  ................ |",

@@ -1,4 +1,4 @@
-//! A node for the installer to work on: the host's directories, the image's, the kubelet's volume, an API server.
+//! A node for the installer: the host's and the image's directories, the kubelet's volume, an API server.
 
 use std::{
     env,
@@ -19,17 +19,17 @@ use evergreen_test_support::{
 };
 use serde_json::json;
 
-/// Whatever takes longer is an error, not a figure.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks at a file: as much may a time be too long.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// A step that takes longer is an error.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// The polling interval, and so the error of a measured time.
+const POLL_EVERY: Duration = Duration::from_millis(1);
 const POD: &str = "linkerd-cni-abcde";
 const NETWORK: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{"type":"calico"},{"type":"portmap","capabilities":{"portMappings":true}}]}"#;
 const NETCONF: &str = r#"{"name":"linkerd-cni","type":"linkerd-cni","kubernetes":{"kubeconfig":"__KUBECONFIG_FILEPATH__"},"linkerd":{"incoming-proxy-port":4143,"outgoing-proxy-port":4140,"proxy-uid":2102}}"#;
 
 /// The node, and the installer that runs on it.
 pub struct Node {
-    /// For counting what was asked.
+    /// The API server, which counts requests.
     pub api: Api,
     root: PathBuf,
     volume: Volume,
@@ -41,7 +41,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node whose primary network and kubelet have done their part; its pod may do everything.
+    /// A node with a primary network and a kubelet volume, whose pod has every permission.
     pub fn new(plugin: &Path) -> Result<Self> {
         let pki = Pki::new();
         let api = Api::start(&pki);
@@ -75,7 +75,7 @@ impl Node {
         })
     }
 
-    /// Starts the installer with this EVERGREEN_TOKEN_SOURCE in the place of one that ran, and waits until it is ready.
+    /// Restarts the installer with this EVERGREEN_TOKEN_SOURCE and waits until it is ready.
     pub fn start(&mut self, installer: &Path, token_source: &str) -> Result<()> {
         self.stop();
         let log = File::create(self.log())?;
@@ -94,32 +94,32 @@ impl Node {
             .env("NODE_NAME", "node1")
             .stdin(Stdio::null())
             .stderr(log);
-        self.installer = Some(command.spawn().context("starting the installer")?);
-        self.until("it is ready", |node| {
+        self.installer = Some(command.spawn().context("start the installer")?);
+        self.until("the installer is ready", |node| {
             node.get("/readyz")
                 .is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 "))
         })
     }
 
-    /// The installer's process.
+    /// Returns the installer's process ID.
     pub fn pid(&self) -> Result<u32> {
         Ok(self.installer.as_ref().context("no installer runs")?.id())
     }
 
-    /// What the plugin would read: a file of ours on the host.
+    /// Reads a credential file on the host.
     pub fn credential(&self, name: &str) -> Vec<u8> {
         let folder = self.root.join("host/etc/cni/net.d/linkerd-cni.evergreen");
         fs::read(folder.join(name)).unwrap_or_default()
     }
 
-    /// The kubelet renews the pod's token.
+    /// Renews the pod's token as the kubelet does.
     pub fn rotate_token(&mut self) -> Result<String> {
         self.token = mint(&self.api);
         self.write()?;
         Ok(self.token.clone())
     }
 
-    /// The cluster's bundle grows by a certificate, or loses it again.
+    /// Adds a certificate to the cluster's bundle, or removes it again.
     pub fn rotate_bundle(&mut self) -> Result<String> {
         self.bundle = match self.bundle == self.authority {
             true => self.authority.clone() + &self.another,
@@ -129,26 +129,29 @@ impl Node {
         Ok(self.bundle.clone())
     }
 
-    /// Waits until something is so.
-    pub fn until(&self, what: &str, so: impl Fn(&Self) -> bool) -> Result<()> {
+    /// Polls until a condition holds.
+    pub fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) -> Result<()> {
         let start = Instant::now();
-        while !so(self) {
+        while !holds(self) {
             ensure!(
-                start.elapsed() < PATIENCE,
-                "not so after {PATIENCE:?}: {what}\n{}",
+                start.elapsed() < TIMEOUT,
+                "timed out after {TIMEOUT:?} waiting until {what}\n{}",
                 fs::read_to_string(self.log()).unwrap_or_default()
             );
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_EVERY);
         }
         Ok(())
     }
 
-    /// One answer of the installer, as the kubelet and Prometheus ask for it.
+    /// Gets a path from the installer's HTTP server.
     pub fn get(&self, path: &str) -> Result<String> {
         let log = fs::read_to_string(self.log())?;
         let line = log.lines().find(|line| line.contains("serving probes"));
         let port = line.and_then(|line| line.rsplit(':').next()?.trim().parse::<u16>().ok());
-        let mut stream = TcpStream::connect(("127.0.0.1", port.context("it serves nothing yet")?))?;
+        let mut stream = TcpStream::connect((
+            "127.0.0.1",
+            port.context("the installer has not logged its port yet")?,
+        ))?;
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: node\r\n\r\n").as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -178,7 +181,7 @@ impl Drop for Node {
     }
 }
 
-/// A token as the kubelet asks for it.
+/// Mints a token bound to the pod.
 fn mint(api: &Api) -> String {
     let pod = Bound {
         kind: "Pod".to_owned(),

@@ -1,35 +1,35 @@
-//! Counts by name: as they were kept, as they are now, and how far that is apart.
+//! Counts by name, compared with the reference in `stages.txt`.
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
 use anyhow::{Context, Result};
 
-/// More than so much apart is a change and not chance.
+/// A larger relative difference is a change, not noise.
 const TOLERANCE: f64 = 0.03;
-/// So many instructions are nothing, whatever part of a small stage they are.
-const NOTHING: u64 = 3_000;
+/// A smaller difference in instructions is noise, however small the stage.
+const NOISE: u64 = 3_000;
 const HEAD: &str =
     "# Instructions, as `scripts/bench --stages --write` has counted them. `--check` compares.\n";
 
-/// Counts, in order.
+/// Counts in the order of the stages.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Figures(Vec<(String, Count)>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Count {
     median: u64,
-    /// Between the smallest and the largest run.
+    /// The difference between the largest and the smallest run.
     spread: u64,
 }
 
-/// Counts beside the ones that were kept.
+/// Counts with their reference.
 pub struct Compared<'a> {
-    now: &'a Figures,
-    kept: BTreeMap<String, u64>,
+    current: &'a Figures,
+    reference: BTreeMap<String, u64>,
 }
 
 impl Figures {
-    /// What several runs have counted.
+    /// Adds the counts of several runs.
     pub fn add(&mut self, name: String, mut counts: Vec<u64>) {
         counts.sort_unstable();
         if let (Some(least), Some(most)) = (counts.first(), counts.last()) {
@@ -38,39 +38,46 @@ impl Figures {
         }
     }
 
-    /// Keeps them.
+    /// Stores the counts as the reference.
     pub fn write(&self, path: &Path) -> Result<()> {
         let lines = self
             .0
             .iter()
             .map(|(name, count)| format!("{} {name}\n", count.median));
         let text: String = [HEAD.to_owned()].into_iter().chain(lines).collect();
-        fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+        fs::write(path, text).with_context(|| format!("write {}", path.display()))
     }
 
-    /// Puts them beside those that were kept.
+    /// Reads the reference to compare with.
     pub fn compare(&self, path: &Path) -> Result<Compared<'_>> {
-        let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        let mut kept = BTreeMap::new();
+        let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let mut reference = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let (count, name) = line.split_once(' ').context("a line is COUNT NAME")?;
-            kept.insert(name.to_owned(), count.parse()?);
+            reference.insert(name.to_owned(), count.parse()?);
         }
-        Ok(Compared { now: self, kept })
+        Ok(Compared {
+            current: self,
+            reference,
+        })
     }
 }
 
 impl Compared<'_> {
-    /// True when every count is what it was, and there are no others.
+    /// Returns whether every count equals its reference within the tolerance, and none is missing.
     pub fn are_alike(&self) -> bool {
-        self.now.0.len() == self.kept.len()
-            && self.now.0.iter().all(|(name, count)| self.is_alike(name, count))
+        self.current.0.len() == self.reference.len()
+            && self
+                .current
+                .0
+                .iter()
+                .all(|(name, count)| self.is_alike(name, count))
     }
 
     fn is_alike(&self, name: &str, count: &Count) -> bool {
-        self.kept.get(name).is_some_and(|&kept| {
-            let apart = kept.abs_diff(count.median);
-            apart <= NOTHING || apart as f64 <= kept as f64 * TOLERANCE
+        self.reference.get(name).is_some_and(|&reference| {
+            let apart = reference.abs_diff(count.median);
+            apart <= NOISE || apart as f64 <= reference as f64 * TOLERANCE
         })
     }
 }
@@ -80,14 +87,14 @@ impl fmt::Display for Compared<'_> {
         writeln!(
             f,
             "{:>12} {:>8} {:>12} {:>8}  stage",
-            "instructions", "spread", "kept", "change"
+            "instructions", "spread", "reference", "change"
         )?;
-        for (name, count) in &self.now.0 {
+        for (name, count) in &self.current.0 {
             write!(f, "{:>12} {:>8}", count.median, count.spread)?;
-            match self.kept.get(name) {
-                Some(&kept) => {
-                    let change = 100.0 * (count.median as f64 / kept as f64 - 1.0);
-                    write!(f, " {kept:>12} {change:>+7.1}%")?;
+            match self.reference.get(name) {
+                Some(&reference) => {
+                    let change = 100.0 * (count.median as f64 / reference as f64 - 1.0);
+                    write!(f, " {reference:>12} {change:>+7.1}%")?;
                 }
                 None => write!(f, " {:>12} {:>8}", "none", "")?,
             }
@@ -107,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_kept_is_alike_until_it_is_three_percent_apart() {
+    fn counts_may_differ_by_three_percent() {
         let path = std::env::temp_dir().join(format!("evergreen-stages-{}", std::process::id()));
         let figures = |count| {
             let mut figures = Figures::default();

@@ -1,55 +1,55 @@
-//! The table as a person reads it.
+//! The table as text.
 
 use std::fmt;
 
 use super::{Measured, Row, Table};
-use crate::{promise, trace::Traced};
+use crate::{limit, trace::Traced};
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let has_peer = self.peer_size.is_some();
         write!(
             f,
-            "{:<28} {:>8} {:>17} {:>7} {:>6} {:>5} {:>5} {:>4} {:>6} {:>7}  {:<16}",
+            "{:<28} {:>8} {:>17} {:>7} {:>6} {:>8} {:>5} {:>8} {:>7} {:>8}  {:<16}",
             "case",
             "wall ms",
             "[p10 - p90]",
             "cpu ms",
             "MiB",
-            "calls",
+            "syscalls",
             "tasks",
-            "reqs",
+            "requests",
             "sent B",
-            "recvd B",
+            "recv. B",
             "times baseline"
         )?;
         match has_peer {
             true => writeln!(
                 f,
-                " linkerd-cni: wall ms, cpu ms, MiB, requests, programs, calls, and our parts of it"
+                " linkerd-cni: wall ms, cpu ms, MiB, requests, programs, syscalls; Evergreen's share of each"
             )?,
             false => writeln!(
                 f,
-                " (linkerd-cni when it was last run beside ours, not judged: cpu ms, MiB)"
+                " (linkerd-cni in an earlier run, for information: cpu ms, MiB)"
             )?,
         }
         for row in &self.rows {
             self.line(row, f)?;
         }
-        writeln!(f, "the binary has {} bytes", self.size)?;
-        promise::print(&self.promises(), f)
+        writeln!(f, "binary size: {} bytes", self.size)?;
+        limit::print(&self.limits(), f)
     }
 }
 
 impl Table<'_> {
     fn line(&self, row: &Row<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<28} {}", row.case.name, row.ours)?;
-        let baseline = self.against_baseline(row).map_or_else(String::new, |promise| {
-            format!("{:.2} (of {:.1})", promise.is, promise.at_most)
+        write!(f, "{:<28} {}", row.case.name, row.plugin)?;
+        let baseline = self.against_baseline(row).map_or_else(String::new, |limit| {
+            format!("{:.2} (limit {:.1})", limit.is, limit.at_most)
         });
         write!(f, "  {baseline:<16}")?;
         match (&row.peer, row.case.quoted) {
-            (Some(peer), _) => write!(f, " {}", Parts(row, peer))?,
+            (Some(peer), _) => write!(f, " {}", Shares(row, peer))?,
             (None, Some([cpu, peak])) if self.peer_size.is_none() => write!(f, " ({cpu}, {peak})")?,
             _ => {}
         }
@@ -69,8 +69,8 @@ impl fmt::Display for Measured {
             peak / 1024.0
         )?;
         match self.traced {
-            Some(traced) => write!(f, " {:>5} {:>5}", traced.calls, traced.tasks)?,
-            None => write!(f, " {:>5} {:>5}", "", "")?,
+            Some(traced) => write!(f, " {:>8} {:>5}", traced.calls, traced.tasks)?,
+            None => write!(f, " {:>8} {:>5}", "", "")?,
         }
         let wire = [
             self.series.median(|t| t.requests as f64),
@@ -78,14 +78,14 @@ impl fmt::Display for Measured {
             self.series.median(|t| t.received as f64),
         ];
         let [requests, sent, received] = wire;
-        write!(f, " {requests:>4} {sent:>6} {received:>7}")
+        write!(f, " {requests:>8} {sent:>7} {received:>8}")
     }
 }
 
-/// linkerd-cni's figures and our parts of them.
-struct Parts<'a>(&'a Row<'a>, &'a Measured);
+/// linkerd-cni's figures and Evergreen's share of each.
+struct Shares<'a>(&'a Row<'a>, &'a Measured);
 
-impl fmt::Display for Parts<'_> {
+impl fmt::Display for Shares<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(row, peer) = self;
         let median = |of| peer.series.median(of);
@@ -100,13 +100,13 @@ impl fmt::Display for Parts<'_> {
         if let Some(Traced { calls, programs, .. }) = peer.traced {
             write!(f, ", {programs}, {calls}")?;
         }
-        let part = |of| 1.0 / row.ours.series.ratio(&peer.series, of);
+        let share = |of| 1.0 / row.plugin.series.ratio(&peer.series, of);
         write!(
             f,
             "; wall 1/{:.1} cpu 1/{:.1} MiB 1/{:.1}",
-            part(|t| t.wall),
-            part(|t| t.cpu),
-            part(|t| t.peak)
+            share(|t| t.wall),
+            share(|t| t.cpu),
+            share(|t| t.peak)
         )
     }
 }
