@@ -3,4 +3,3 @@
 pub mod check;
 pub mod serve;
 pub mod status;
-pub(crate) use crate::node::report;

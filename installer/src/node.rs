@@ -5,7 +5,6 @@ pub mod binary;
 pub mod ca;
 pub mod conflist;
 pub mod credentials;
-pub(crate) use crate::{cli::entry, host};
 pub mod ownership;
 pub mod reconcile;
 pub mod report;

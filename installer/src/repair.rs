@@ -43,11 +43,12 @@ use crate::{
         settings::RawSettings,
     },
     cluster::{api, requests::Requests},
-    health::{
+    health::serve,
+    host::HostPath,
+    node::{
+        conflist,
         report::{Report, ReportLog},
-        serve,
     },
-    node::{conflist, host::HostPath},
     sys::{self, Signals},
 };
 

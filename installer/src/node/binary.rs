@@ -15,10 +15,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     cli::config::Paths,
-    health::report::Report,
+    host::HostPath,
     node::{
         atomic::{self, Access, Identity},
-        host::HostPath,
+        report::Report,
     },
     sys,
 };

@@ -26,7 +26,8 @@ use self::{
 };
 use crate::{
     cli::config::{Config, Paths},
-    node::{atomic, host::HostPath, report::Report},
+    host::HostPath,
+    node::{atomic, report::Report},
 };
 
 /// How long a removal waits for a moment in which no other process writes.

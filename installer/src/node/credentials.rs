@@ -15,10 +15,10 @@ use crate::{
         identity::PodFiles,
         token::{self, Kind, Token},
     },
+    host::HostPath,
     node::{
         atomic::{self, Access},
         ca,
-        host::HostPath,
         report::Report,
     },
     sys,

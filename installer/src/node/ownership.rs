@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use evergreen_kube::{clock, deadline::Deadline};
 use serde_json::json;
 
-use crate::{cli::config::Paths, health::report::Report, node::host::HostPath};
+use crate::{cli::config::Paths, host::HostPath, node::report::Report};
 
 const OWN_DIR_MODE: u32 = 0o700;
 const PREFIX: &str = "owner-";

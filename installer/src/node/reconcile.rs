@@ -9,13 +9,13 @@ use anyhow::Result;
 use crate::{
     cli::config::{Config, OnTerm, Paths},
     cluster::token::Token,
-    health::report::Report,
     node::{
         atomic,
         binary::{self, Proven, Wanted},
         conflist::{self, Backoff},
         credentials,
         ownership::{self, Ownership, Peers, Role, Turn},
+        report::Report,
     },
 };
 

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::node::host::HostPath;
+use crate::host::HostPath;
 
 const MAX_DELAY: Duration = Duration::from_secs(30);
 const QUIET: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     cli::config::{Config, Networks},
-    node::host::HostPath,
+    host::HostPath,
 };
 
 /// Returns the indices of the selected files. What is unclear goes into the plan.

@@ -8,7 +8,7 @@ use serde_json::{
 };
 
 use super::network::{self, Network, Plugin, Span};
-use crate::node::entry::Entry;
+use crate::cli::entry::Entry;
 
 /// What remains of a text without our entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

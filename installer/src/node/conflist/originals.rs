@@ -15,7 +15,7 @@ use super::{
     network::{Form, Network},
     survey::{self, Content, NetFile, form},
 };
-use crate::{cli::config::Paths, node::host::HostPath};
+use crate::{cli::config::Paths, host::HostPath};
 
 const FROM: &str = ".from.";
 const LINK_PREFIX: &str = "link.";

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     cli::config::{Config, Paths},
-    node::host::HostPath,
+    host::HostPath,
 };
 
 /// How soon to survey again after another process has written meanwhile.

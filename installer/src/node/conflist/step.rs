@@ -11,7 +11,7 @@ use super::{
     originals::{Behind, Link, Single},
     survey::NetFile,
 };
-use crate::{cli::config::Paths, node::host::HostPath};
+use crate::{cli::config::Paths, host::HostPath};
 
 /// What a change achieves, in the words of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::{
     network::{Form, Network},
     originals::Originals,
 };
-use crate::{cli::config::Paths, node::host::HostPath};
+use crate::{cli::config::Paths, host::HostPath};
 
 /// After this long without a write, an unusable file is no longer taken for one that is still being written.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(1);
