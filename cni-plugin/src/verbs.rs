@@ -4,6 +4,7 @@ use evergreen_kube::{
     Wait,
     deadline::Deadline,
     log::{Component, Level, Log},
+    pod::PRIMARY_INTERFACE,
 };
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
         intent::{self, Decision, Precheck},
     },
     protocol::{
-        call::{Call, PRIMARY_INTERFACE},
+        call::Call,
         failure::{Code, Failure},
         netconf::{self, NetConf},
         reply::Reply,

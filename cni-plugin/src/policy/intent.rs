@@ -13,17 +13,7 @@ use crate::{
     },
     protocol::netconf::NetConf,
 };
-use evergreen_kube::pod::{Container, PROXY, Pod, Strings};
-
-/// The init container that programs the rules where no CNI plugin does.
-pub const PROXY_INIT: &str = "linkerd-init";
-
-/// Annotations of every pod that the injector gave a proxy, by webhook or by hand.
-pub const MARKS: [&str; 3] = [
-    "linkerd.io/proxy-version",
-    "linkerd.io/trust-root-sha256",
-    "linkerd.io/created-by",
-];
+use evergreen_kube::pod::{Container, MARKS, PROXY, PROXY_INIT, Pod, Strings, is_marked};
 
 /// The default ports of Linkerd's proxy, from its chart.
 const INBOUND_PORT: Port = Port::known(4143);
@@ -133,7 +123,7 @@ pub struct Facts<'a> {
 /// pod that requests injection but has no marks may or may not have a proxy.
 pub fn precheck(netconf: &NetConf<'_>, namespace: &str) -> Precheck {
     let annotations = netconf.annotations.as_ref();
-    if annotations.is_some_and(|a| MARKS.iter().any(|mark| a.contains_key(*mark))) {
+    if annotations.is_some_and(is_marked) {
         return Precheck::Marked;
     }
     if netconf.exempt_namespaces.iter().any(|n| n == namespace) {
@@ -161,7 +151,7 @@ pub fn needs_namespace(pod: &Pod) -> bool {
         .annotations
         .get(CREATED_BY)
         .is_some_and(|by| by.starts_with("linkerd/proxy-injector"));
-    proxy_of(pod).is_some()
+    pod.proxy().is_some()
         && !by_webhook
         && !overrides::INHERITED
             .iter()
@@ -170,19 +160,7 @@ pub fn needs_namespace(pod: &Pod) -> bool {
 
 /// Returns true for pods of the control plane, whose connections to the API server bypass the proxy.
 pub fn needs_service(pod: &Pod) -> bool {
-    proxy_of(pod).is_some() && pod.labels.contains_key(CONTROL_PLANE)
-}
-
-/// Returns the proxy to redirect to, if the pod has one and no init container that programs the rules.
-fn proxy_of(pod: &Pod) -> Option<&Container> {
-    let own_init = pod.init_containers.iter().any(|c| c.name == PROXY_INIT);
-    // A native sidecar is an init container.
-    let proxy = pod
-        .containers
-        .iter()
-        .chain(&pod.init_containers)
-        .find(|c| c.name == PROXY);
-    proxy.filter(|_| !own_init)
+    pod.proxy().is_some() && pod.labels.contains_key(CONTROL_PLANE)
 }
 
 /// Decides from the API server's answers. `families` are those of the pod's addresses, empty when unknown.
@@ -192,9 +170,8 @@ pub fn decide(
     families: &[Family],
 ) -> Result<Decision, InvalidOverride> {
     let pod = facts.pod;
-    let Some(proxy) = proxy_of(pod) else {
-        let own_init = pod.init_containers.iter().any(|c| c.name == PROXY_INIT);
-        return Ok(Decision::Skip(if own_init {
+    let Some(proxy) = pod.proxy() else {
+        return Ok(Decision::Skip(if pod.has_init_container(PROXY_INIT) {
             "pod has an init container that programs the rules itself"
         } else {
             "pod has no proxy container"
@@ -216,7 +193,7 @@ pub fn decide_by_annotations(
     families: &[Family],
 ) -> Result<Decision, InvalidOverride> {
     let annotations = netconf.annotations.as_ref();
-    match annotations.filter(|a| MARKS.iter().any(|mark| a.contains_key(*mark))) {
+    match annotations.filter(|a| is_marked(a)) {
         Some(annotations) => {
             let overrides = Overrides::read(annotations, None, None)?;
             let mut redirect = redirect(netconf, overrides, families)?;

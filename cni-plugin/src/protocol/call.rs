@@ -8,14 +8,12 @@ use std::{
     path::PathBuf,
 };
 
+use evergreen_kube::pod::PRIMARY_INTERFACE;
+
 use super::{
     args::{self, InvalidArgs, PodName},
     failure::{CniError, Code},
 };
-
-/// The interface with the pod's address. containerd and CRI-O always use this name; Multus uses others for further
-/// networks.
-pub const PRIMARY_INTERFACE: &str = "eth0";
 
 /// Looks up an environment variable. An argument, so that tests need not change the process.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;

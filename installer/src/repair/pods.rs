@@ -1,176 +1,134 @@
-//! The node's pods as the API server lists them, as far as it matters here, and which of them ask for rules. Pure.
+//! The node's pods as the API server lists them, and which of them need rules. Pure.
 
-use std::collections::BTreeMap;
-
-use evergreen_cni::policy::intent::{MARKS, PROXY_INIT};
-use evergreen_kube::pod::PROXY;
+use evergreen_kube::{
+    object::{Object, Owner},
+    pod::{self, PodSpec, is_marked},
+};
 use serde::Deserialize;
 
-/// The init container that finds out whether the redirection works.
+/// The init container that checks whether the redirection works.
 const VALIDATOR: &str = "linkerd-network-validator";
-/// What it ends with when it does not.
+/// The validator's exit code when it finds no redirection.
 const NOT_REDIRECTED: i64 = 95;
-/// On the copy of a static pod that the API server has: what the kubelet calls the pod by, instead of its uid.
-const STATIC_UID: &str = "kubernetes.io/config.mirror";
 
-/// A pod that is not ending.
+/// A pod that is not terminating.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
-    /// Its namespace.
+    /// `metadata.namespace`
     pub namespace: String,
-    /// Its name.
+    /// `metadata.name`
     pub name: String,
-    /// Its uid: only this very pod is deleted, never one that has followed under its name.
+    /// `metadata.uid`: a delete or eviction names it, so that a successor of the same name is never hit.
     pub uid: String,
-    /// The uid that the kubelet calls it by.
+    /// The UID that the kubelet uses for the pod.
     pub kubelet_uid: String,
-    /// The uid of the controller that will make another one; without one the pod would be gone for good.
+    /// The UID of the controller that recreates the pod; without one the pod would be gone for good.
     pub controller: Option<String>,
-    /// That is a Job: what the pod has done is lost when it goes, and the Job may fail for it.
+    /// True if the controller is a Job: deleting the pod loses its work and may fail the Job.
     pub is_of_job: bool,
-    /// Its validator has found no redirection. (The validator of a pod that is ending ends so too, because it was told to.)
+    /// True if its validator found no redirection. (The validator of a terminating pod exits with the same code.)
     pub not_redirected: bool,
-    /// Its validator has not ended well, or not yet.
+    /// True until its validator has succeeded.
     pub validating: bool,
-    /// The plugin would program it, and it has no validator that would find out.
+    /// True if the plugin would program the pod and no validator checks the result.
     pub lacks_validator: bool,
-    /// It runs.
+    /// True if its phase is `Running`.
     pub runs: bool,
 }
 
-/// `PodList`, as far as it is read: 250 pods may take many megabytes. Null, absent and empty are one.
-#[derive(Debug, Default, Deserialize)]
+/// `PodList`, with only the fields that are used: 250 pods may be many megabytes.
+#[derive(Default, Deserialize)]
 pub struct List {
-    items: Option<Vec<RawPod>>,
+    items: Option<Vec<Object<PodSpec, Status>>>,
 }
 
-#[derive(Debug, Deserialize)]
-struct RawPod {
-    metadata: Option<RawMetadata>,
-    spec: Option<RawSpec>,
-    status: Option<RawStatus>,
-}
-
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RawMetadata {
-    namespace: Option<String>,
-    name: Option<String>,
-    uid: Option<String>,
-    deletion_timestamp: Option<String>,
-    annotations: Option<BTreeMap<String, String>>,
-    owner_references: Option<Vec<RawOwner>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RawOwner {
-    kind: Option<String>,
-    uid: Option<String>,
-    controller: Option<bool>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawSpec {
-    host_network: Option<bool>,
-    containers: Option<Vec<RawContainer>>,
-    init_containers: Option<Vec<RawContainer>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RawContainer {
-    name: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawStatus {
+struct Status {
     phase: Option<String>,
-    init_container_statuses: Option<Vec<RawContainerStatus>>,
+    init_container_statuses: Option<Vec<ContainerStatus>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RawContainerStatus {
+struct ContainerStatus {
     name: Option<String>,
-    state: Option<RawState>,
-    last_state: Option<RawState>,
+    state: Option<State>,
+    last_state: Option<State>,
 }
 
-#[derive(Debug, Deserialize)]
-struct RawState {
-    terminated: Option<RawTerminated>,
+#[derive(Deserialize)]
+struct State {
+    terminated: Option<Terminated>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RawTerminated {
+struct Terminated {
     exit_code: Option<i64>,
 }
 
 impl List {
-    /// The pods that are not ending.
+    /// Returns the pods that are not terminating.
     pub fn pods(self) -> Vec<Pod> {
         self.items.into_iter().flatten().filter_map(pod).collect()
     }
 }
 
-fn pod(raw: RawPod) -> Option<Pod> {
-    let metadata = raw.metadata.unwrap_or_default();
-    let (spec, status) = (raw.spec.unwrap_or_default(), raw.status.unwrap_or_default());
+fn pod(raw: Object<PodSpec, Status>) -> Option<Pod> {
+    let mut metadata = raw.metadata?;
     if metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let annotations = metadata.annotations.unwrap_or_default();
-    let uid = metadata.uid?;
-    let controller = controller(metadata.owner_references.unwrap_or_default());
+    let (spec, status) = (raw.spec.unwrap_or_default(), raw.status.unwrap_or_default());
+    let (namespace, name) = (metadata.namespace.take()?, metadata.name.take()?);
+    let controller = controller(metadata.owner_references.take().unwrap_or_default());
+    let host_network = spec.host_network == Some(true);
+    let pod = pod::Pod::new(metadata, spec);
+    if pod.uid.is_empty() {
+        return None;
+    }
     Some(Pod {
-        namespace: metadata.namespace?,
-        name: metadata.name?,
-        kubelet_uid: annotations.get(STATIC_UID).unwrap_or(&uid).clone(),
-        uid,
+        namespace,
+        name,
+        kubelet_uid: pod.kubelet_uid().to_owned(),
         is_of_job: controller
             .as_ref()
             .is_some_and(|c| c.kind.as_deref() == Some("Job")),
         controller: controller.and_then(|c| c.uid),
         not_redirected: status.phase.as_deref() != Some("Failed") && has_failed(&status),
         validating: validators(&status).any(|v| exit_code(&v.state) != Some(0)),
-        lacks_validator: MARKS.iter().any(|mark| annotations.contains_key(*mark)) && wants_rules(&spec),
+        // A pod with a validator runs only after the validator has seen the redirection work.
+        lacks_validator: is_marked(&pod.annotations)
+            && !host_network
+            && pod.proxy().is_some()
+            && !pod.has_init_container(VALIDATOR),
         runs: status.phase.as_deref() == Some("Running"),
+        uid: pod.uid,
     })
 }
 
-/// A static pod's is its node, which makes nothing anew when the API server's copy is deleted.
-fn controller(owners: Vec<RawOwner>) -> Option<RawOwner> {
+/// The owner that recreates the pod. The owner of a static pod is its Node, which recreates nothing when the copy that
+/// the API server has is deleted.
+fn controller(owners: Vec<Owner>) -> Option<Owner> {
     let mut owners = owners.into_iter();
     owners.find(|o| o.controller == Some(true) && o.kind.as_deref() != Some("Node"))
 }
 
-fn has_failed(status: &RawStatus) -> bool {
-    // Now, or the time before: it may be waiting for its next start.
+fn has_failed(status: &Status) -> bool {
+    // A validator that waits for its next start has its exit code in `lastState`.
     validators(status)
         .any(|v| exit_code(&v.state).or_else(|| exit_code(&v.last_state)) == Some(NOT_REDIRECTED))
 }
 
-fn validators(status: &RawStatus) -> impl Iterator<Item = &RawContainerStatus> {
+fn validators(status: &Status) -> impl Iterator<Item = &ContainerStatus> {
     let statuses = status.init_container_statuses.iter().flatten();
     statuses.filter(|s| s.name.as_deref() == Some(VALIDATOR))
 }
 
-/// What it ended with; none for one that has not.
-fn exit_code(state: &Option<RawState>) -> Option<i64> {
+/// Returns the exit code of a container; none while it has not ended.
+fn exit_code(state: &Option<State>) -> Option<i64> {
     state.as_ref()?.terminated.as_ref()?.exit_code
-}
-
-/// As the plugin decides: a proxy, among the containers or as a native sidecar, and nothing that programs the rules
-/// itself. A validator has seen the redirection work, or the pod would not run.
-fn wants_rules(spec: &RawSpec) -> bool {
-    let is = |container: &RawContainer, name: &str| container.name.as_deref() == Some(name);
-    let inits = || spec.init_containers.iter().flatten();
-    let mut all = spec.containers.iter().flatten().chain(inits());
-    spec.host_network != Some(true)
-        && all.any(|c| is(c, PROXY))
-        && !inits().any(|c| is(c, PROXY_INIT) || is(c, VALIDATOR))
 }
 
 #[cfg(test)]
@@ -206,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn a_validator_that_found_no_redirection_is_known_now_and_the_time_before() {
+    fn failed_validator_counts_while_it_waits_to_restart() {
         assert!(stuck(|_| {}));
-        // A pod that is never restarted has no time before.
+        // A validator that is never restarted has no `lastState`.
         assert!(stuck(
             |p| *p.pointer_mut(STATUS).unwrap() =
                 json!({"name": "linkerd-network-validator", "state": {"terminated": {"exitCode": 95}}})
@@ -227,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_pod_with_a_proxy_and_nobody_to_tell_asks_for_rules() {
+    fn running_meshed_pod_without_validator_needs_rules() {
         assert!(lacks_validator(|_| {}));
         let sidecar = json!({"containers": [{"name": "app"}], "initContainers": [{"name": "linkerd-proxy"}]});
         assert!(lacks_validator(|p| p["spec"] = sidecar));
@@ -256,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_is_who_makes_the_pod_anew_and_a_node_is_none() {
+    fn node_is_not_a_controller() {
         let of = |owners: Value| {
             let metadata = json!({"namespace": "shop", "name": "w", "uid": "u", "ownerReferences": owners});
             list(&json!({"metadata": metadata})).remove(0).controller
@@ -270,9 +228,8 @@ mod tests {
     }
 
     #[test]
-    fn a_static_pod_is_known_by_the_kubelets_uid() {
-        let metadata =
-            json!({"namespace": "shop", "name": "w", "uid": "u", "annotations": {STATIC_UID: "hash"}});
+    fn static_pod_has_the_kubelets_uid() {
+        let metadata = json!({"namespace": "shop", "name": "w", "uid": "u", "annotations": {"kubernetes.io/config.mirror": "hash"}});
         let pod = list(&json!({"metadata": metadata})).remove(0);
         assert_eq!((&*pod.uid, &*pod.kubelet_uid), ("u", "hash"));
     }

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use evergreen_kube::file;
+use evergreen_kube::{file, pod::PRIMARY_INTERFACE};
 use serde::Deserialize;
 
 use crate::node::conflist::Chain;
@@ -20,8 +20,6 @@ use crate::node::conflist::Chain;
 pub const USUAL_DIR: &str = "/var/lib/cni/results";
 /// The only kind there is.
 const KIND: &str = "cniCacheV1";
-/// What runtimes call a pod's first interface; further networks get other names.
-const FIRST_INTERFACE: &str = "eth0";
 /// A pod's annotations (256 KiB at most) and a network, with room.
 const LONGEST: u64 = 2 << 20;
 /// Many times what a full node has; the rest are of pods that are long gone.
@@ -91,7 +89,7 @@ fn parse(text: &[u8], written: SystemTime, ours: &str) -> Option<Record> {
         uid,
         sandbox: raw.container_id,
         written,
-        is_first: raw.if_name == FIRST_INTERFACE,
+        is_first: raw.if_name == PRIMARY_INTERFACE,
         chain: Chain::read(&STANDARD.decode(raw.config).ok()?, ours)?,
     };
     Some(record).filter(|r| !r.uid.is_empty() && !r.sandbox.is_empty())

@@ -4,7 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 
 /// Labels or annotations.
 pub type Strings = BTreeMap<String, String>;
@@ -12,19 +15,23 @@ pub type Strings = BTreeMap<String, String>;
 /// An object with a spec of its kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Object<S> {
+pub struct Object<S, T = IgnoredAny> {
     kind: Option<String>,
     api_version: Option<String>,
     /// `metadata`
     pub metadata: Option<Metadata>,
     /// `spec`
     pub spec: Option<S>,
+    /// `status`
+    pub status: Option<T>,
 }
 
 /// The part of `metadata` that is used.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
+    /// `namespace`
+    pub namespace: Option<String>,
     /// `name`
     pub name: Option<String>,
     /// `uid`
@@ -35,6 +42,19 @@ pub struct Metadata {
     pub labels: Option<Strings>,
     /// `annotations`
     pub annotations: Option<Strings>,
+    /// `ownerReferences`
+    pub owner_references: Option<Vec<Owner>>,
+}
+
+/// An entry of `ownerReferences`.
+#[derive(Deserialize)]
+pub struct Owner {
+    /// `kind`
+    pub kind: Option<String>,
+    /// `uid`
+    pub uid: Option<String>,
+    /// `controller`: true for the one owner that recreates the object.
+    pub controller: Option<bool>,
 }
 
 /// Reads an object of this kind of the core group, or says what the bytes are instead.

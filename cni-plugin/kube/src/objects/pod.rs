@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 pub use super::object::Strings;
-use super::object::{Object, read};
+use super::object::{Metadata, Object, read};
 
 /// A pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,24 +42,76 @@ pub struct Namespace {
 
 /// The name of the proxy's container in pods of the injector.
 pub const PROXY: &str = "linkerd-proxy";
-/// Annotations of a mirror pod with the kubelet's own UID of the static pod.
-const STATIC_UID: [&str; 2] = ["kubernetes.io/config.hash", "kubernetes.io/config.mirror"];
+/// The init container that programs the rules itself, in clusters without a CNI plugin.
+pub const PROXY_INIT: &str = "linkerd-init";
+/// The annotations that the injector puts on each pod it gives a proxy, by webhook or by hand.
+pub const MARKS: [&str; 3] = [
+    "linkerd.io/proxy-version",
+    "linkerd.io/trust-root-sha256",
+    "linkerd.io/created-by",
+];
+/// The interface with the pod's address. containerd and CRI-O always use this name; Multus uses others for further
+/// networks.
+pub const PRIMARY_INTERFACE: &str = "eth0";
+/// Annotation of a mirror pod with the kubelet's own UID of the static pod.
+const STATIC_UID: &str = "kubernetes.io/config.mirror";
+/// Annotation of a static pod with the same UID.
+const STATIC_HASH: &str = "kubernetes.io/config.hash";
+
+/// Returns true if the annotations include one of the injector's [`MARKS`].
+pub fn is_marked(annotations: &Strings) -> bool {
+    MARKS.iter().any(|mark| annotations.contains_key(*mark))
+}
 
 impl Pod {
+    /// Creates a pod from its metadata and spec.
+    pub fn new(metadata: Metadata, spec: PodSpec) -> Self {
+        let containers = |raw: Option<Vec<RawContainer>>| raw.into_iter().flatten().map(container).collect();
+        Self {
+            uid: metadata.uid.unwrap_or_default(),
+            labels: metadata.labels.unwrap_or_default(),
+            annotations: metadata.annotations.unwrap_or_default(),
+            containers: containers(spec.containers),
+            init_containers: containers(spec.init_containers),
+            run_as_user: spec.security_context.unwrap_or_default().run_as_user,
+        }
+    }
+
     /// Returns true if a runtime uses this UID for the pod.
     pub fn is(&self, uid: &str) -> bool {
         self.uid == uid
-            || STATIC_UID
+            || [STATIC_UID, STATIC_HASH]
                 .iter()
                 .any(|key| self.annotations.get(*key).is_some_and(|u| u == uid))
+    }
+
+    /// The UID that the kubelet and the runtime use for the pod.
+    pub fn kubelet_uid(&self) -> &str {
+        self.annotations.get(STATIC_UID).unwrap_or(&self.uid)
+    }
+
+    /// Returns true if the pod has an init container of this name.
+    pub fn has_init_container(&self, name: &str) -> bool {
+        self.init_containers.iter().any(|c| c.name == name)
+    }
+
+    /// The proxy that a CNI plugin redirects to; none if the pod programs the rules itself.
+    pub fn proxy(&self) -> Option<&Container> {
+        // A native sidecar is an init container that keeps running.
+        let mut all = self.containers.iter().chain(&self.init_containers);
+        all.find(|c| c.name == PROXY)
+            .filter(|_| !self.has_init_container(PROXY_INIT))
     }
 }
 
 // The raw form. Null, absent and empty are the same.
 
+/// `spec` of a pod.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct RawPodSpec {
+pub struct PodSpec {
+    /// `hostNetwork`
+    pub host_network: Option<bool>,
     containers: Option<Vec<RawContainer>>,
     init_containers: Option<Vec<RawContainer>>,
     security_context: Option<RawSecurityContext>,
@@ -100,18 +152,11 @@ struct RawServicePort {
 
 /// Reads a pod, or says what the bytes are instead.
 pub fn read_pod(body: &[u8]) -> Result<Pod, String> {
-    let raw: Object<RawPodSpec> = read(body, "Pod")?;
-    let metadata = raw.metadata.unwrap_or_default();
-    let spec = raw.spec.unwrap_or_default();
-    let containers = |raw: Option<Vec<RawContainer>>| raw.into_iter().flatten().map(container).collect();
-    Ok(Pod {
-        uid: metadata.uid.unwrap_or_default(),
-        labels: metadata.labels.unwrap_or_default(),
-        annotations: metadata.annotations.unwrap_or_default(),
-        containers: containers(spec.containers),
-        init_containers: containers(spec.init_containers),
-        run_as_user: spec.security_context.unwrap_or_default().run_as_user,
-    })
+    let raw: Object<PodSpec> = read(body, "Pod")?;
+    Ok(Pod::new(
+        raw.metadata.unwrap_or_default(),
+        raw.spec.unwrap_or_default(),
+    ))
 }
 
 /// Reads a namespace.
