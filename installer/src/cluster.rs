@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod credential_thread;
+pub mod existing_token;
 pub mod identity;
 pub mod permissions;
 pub mod requests;

@@ -20,7 +20,7 @@ use crate::{
         settings::RawSettings,
     },
     cluster::{
-        credential_thread::{self, CredentialThread},
+        credential_thread::{self, CredentialState},
         uninstall::{self, Decision},
     },
     health::{check, serve, status::Status},
@@ -102,7 +102,7 @@ fn once(mut reconciler: Reconciler, mut watch: Watch, log: Log) -> Result<()> {
 
 /// `run`: installs, keeps the node right until SIGTERM, and then removes or keeps everything.
 fn keep_installed(mut reconciler: Reconciler, mut watch: Watch, waker: UnixStream, log: Log) -> Result<()> {
-    let credentials = Arc::new(CredentialThread::new(reconciler.config()));
+    let credentials = Arc::new(CredentialState::new(reconciler.config()));
     let status = Arc::new(Status::default());
     if let Some(port) = reconciler.config().port {
         let (status, credentials) = (Arc::clone(&status), Arc::clone(&credentials));
@@ -114,7 +114,7 @@ fn keep_installed(mut reconciler: Reconciler, mut watch: Watch, waker: UnixStrea
                 .warn("probes and metrics not served");
         });
     }
-    credentials.start(reconciler.config(), waker, log)?;
+    credential_thread::start(&credentials, reconciler.config(), waker, log)?;
     let mut report_log = ReportLog::default();
     loop {
         watch.follow(directories(reconciler.config()));

@@ -4,13 +4,10 @@
 //! the node. API servers before Kubernetes 1.31 cannot bind to nodes; there the token is unbound, and requested for an hour
 //! only, because nothing but its expiry ends it.
 
-mod existing;
-
 use std::{fmt, path::PathBuf};
 
 use evergreen_kube::{Class, Client, Error, Secret, chance, claims::Claims, clock};
 
-pub use self::existing::{minted_before, recorded};
 use crate::{
     cli::config::Config,
     cluster::{

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use crate::{
     cli::config::{Config, Paths, TokenSource},
     cluster::{
+        existing_token,
         identity::PodFiles,
-        token::{self, Kind, Token},
+        token::{Kind, Token},
     },
     host::HostPath,
     node::{
@@ -61,7 +62,7 @@ fn keep_copies(config: &Config, wanted: &Token, report: &mut Report) -> (bool, K
     let ca = keep_ca(config, source.ca, report);
     let kind = match wanted {
         Token::Minted(minted) => minted.kind,
-        Token::Undecided => token::minted_before(config).map_or(Kind::Copy, |m| m.kind),
+        Token::Undecided => existing_token::find(config).map_or(Kind::Copy, |m| m.kind),
         Token::Copy(_) | Token::Volume(_) => Kind::Copy,
     };
     let token = match wanted {

@@ -10,7 +10,10 @@ use std::{
 
 use evergreen_kube::{Class, Client, Error, Source, deadline::Deadline, log::Log};
 
-use super::{CredentialThread, schedule::Schedule};
+use super::{
+    schedule::Schedule,
+    state::{CredentialState, Review},
+};
 use crate::{
     cli::config::Config,
     cluster::{
@@ -25,22 +28,10 @@ use crate::{
 /// How often the API server is asked about the node's credential when nothing changes.
 const REVIEW_EVERY: Duration = Duration::from_secs(30);
 
-/// The API server's last answer about the credential on the node.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Review {
-    /// It has not been asked yet.
-    #[default]
-    Pending,
-    /// It accepts the credential as this user.
-    Accepted(String),
-    /// It rejects the credential, or could not be asked, for this reason.
-    Rejected(String),
-}
-
 /// Asks the API server, and remembers what it was asked.
 pub struct Reviewer {
     config: Config,
-    shared: Arc<CredentialThread>,
+    shared: Arc<CredentialState>,
     log: Log,
     due: Schedule,
     /// Token and CA of the last question.
@@ -53,7 +44,7 @@ pub struct Reviewer {
 
 impl Reviewer {
     /// A reviewer to which everything is due.
-    pub fn new(config: Config, shared: Arc<CredentialThread>, log: Log) -> Self {
+    pub fn new(config: Config, shared: Arc<CredentialState>, log: Log) -> Self {
         Self {
             config,
             shared,
@@ -77,7 +68,7 @@ impl Reviewer {
     pub fn review(&mut self, wanted: &Token) -> bool {
         let files = wanted.files(&self.config);
         let [Ok(token), Ok(ca)] = files.each_ref().map(fs::read) else {
-            self.shared.state().review = Review::Pending;
+            self.shared.lock().review = Review::Pending;
             self.due.next_in(REVIEW_EVERY);
             return false;
         };
@@ -136,7 +127,7 @@ impl Reviewer {
         let mut baseline = self.shared.baseline();
         let found = baseline.observe(&self.config);
         self.baseline_known = found.is_ok() && baseline.had_permissions();
-        self.shared.state().baseline = baseline;
+        self.shared.lock().baseline = baseline;
         if matches!(found, Ok(Evidence::DaemonSetGone))
             && !mem::replace(&mut self.missing_daemonset_reported, true)
         {
@@ -156,7 +147,7 @@ impl Reviewer {
     /// Publishes the answer, and logs it when its kind has changed.
     fn publish(&self, answer: Result<String, Error>, unauthorized: bool) {
         let review = answer.map_or_else(|e| Review::Rejected(e.to_string()), Review::Accepted);
-        let mut state = self.shared.state();
+        let mut state = self.shared.lock();
         if unauthorized {
             state.baseline.rejected_since.get_or_insert_with(Instant::now);
         } else if matches!(review, Review::Accepted(_)) {

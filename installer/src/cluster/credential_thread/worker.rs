@@ -10,14 +10,14 @@ use std::{
 use evergreen_kube::{Class, Error, Secret, Source, claims::Claims, clock, deadline::Deadline, log::Log};
 
 use super::{
-    CredentialThread,
     review::{Reviewer, accepted},
     schedule::{FIRST_PAUSE, LONGEST_PAUSE, Schedule},
+    state::CredentialState,
 };
 use crate::{
     cli::config::{Config, TokenSource},
     cluster::{
-        api, identity,
+        api, existing_token, identity,
         token::{self, Minted, Token},
         volume,
     },
@@ -26,7 +26,7 @@ use crate::{
 /// The thread's private state.
 pub struct Worker {
     config: Config,
-    shared: Arc<CredentialThread>,
+    shared: Arc<CredentialState>,
     waker: Option<UnixStream>,
     log: Log,
     /// The pod's token at the last request.
@@ -37,7 +37,7 @@ pub struct Worker {
 
 impl Worker {
     /// A worker to which everything is due.
-    pub fn new(config: Config, shared: Arc<CredentialThread>, waker: Option<UnixStream>, log: Log) -> Self {
+    pub fn new(config: Config, shared: Arc<CredentialState>, waker: Option<UnixStream>, log: Log) -> Self {
         Self {
             reviewer: Reviewer::new(config.clone(), Arc::clone(&shared), log),
             config,
@@ -64,7 +64,7 @@ impl Worker {
 
     /// Waits until something is due or files may have changed.
     fn wait(&self) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.lock();
         while !state.wake && !self.request.is_due() && !self.reviewer.due().is_due() {
             let wait = self.request.left().min(self.reviewer.due().left());
             let woken = self.shared.woken.wait_timeout(state, wait);
@@ -85,7 +85,7 @@ impl Worker {
             return self.request.next_in(FIRST_PAUSE);
         };
         if self.shared.token() == Token::Undecided
-            && let Some(found) = token::minted_before(&self.config)
+            && let Some(found) = existing_token::find(&self.config)
         {
             self.request.next_in(until(found.renew_at));
             self.requested_with = Some(pod_token.clone());
@@ -172,7 +172,7 @@ impl Worker {
     }
 
     fn publish(&mut self, token: Token) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.lock();
         if state.token == token {
             return;
         }

@@ -7,7 +7,10 @@ use serde_json::json;
 
 use crate::{
     cli::config::{Config, Paths},
-    cluster::token::{Kind, Token, recorded},
+    cluster::{
+        existing_token,
+        token::{Kind, Token},
+    },
     node::{ca, report::Credential},
 };
 
@@ -26,7 +29,7 @@ pub fn facts(config: &Config, wanted: &Token, kind: Kind) -> Credential {
 /// What lies beside the token, for people: how it was made, why so, and when it ends. A reason that is not known yet does
 /// not replace one that is.
 pub fn record(place: &Paths, wanted: &Token, kind: Kind) -> Vec<u8> {
-    let found = recorded(place);
+    let found = existing_token::record(place);
     let known = (found["kind"] == kind.word())
         .then(|| found["because"].as_str())
         .flatten();

@@ -5,10 +5,12 @@ use std::fs;
 use evergreen_kube::{Secret, claims::Claims, clock};
 use serde_json::Value;
 
-use super::{Kind, Minted};
 use crate::{
     cli::config::{Config, Paths},
-    cluster::identity,
+    cluster::{
+        identity,
+        token::{self, Kind, Minted},
+    },
 };
 
 /// Returns the token on the node if it was requested for this configuration and is valid for another minute.
@@ -16,8 +18,8 @@ use crate::{
 /// Its claims say so, with one exception: a copy of a pod token without a pod claim (from an issuer that sets none) looks
 /// like an unbound token, and must keep following the pod's token. Only the record beside it tells them apart. The record
 /// is written after the token and may describe the one before, so it is read only where the claims leave a doubt.
-pub fn minted_before(config: &Config) -> Option<Minted> {
-    let is_copy = || recorded(&config.place)["kind"] == Kind::Copy.word();
+pub fn find(config: &Config) -> Option<Minted> {
+    let is_copy = || record(&config.place)["kind"] == Kind::Copy.word();
     let token = fs::read(config.place.token_file().here()).ok()?;
     let claims = Claims::read(&token)?;
     let kind = match (&claims.kubernetes.node, &claims.kubernetes.pod) {
@@ -26,8 +28,8 @@ pub fn minted_before(config: &Config) -> Option<Minted> {
         (None, None) if is_copy() => return None,
         (None, None) => Kind::Unbound,
     };
-    let wanted = super::wanted(config, &identity::pod_claims(&config.server));
-    let is_ours = super::account_of(&claims) == Some((wanted.namespace, wanted.account));
+    let wanted = token::wanted(config, &identity::pod_claims(&config.server));
+    let is_ours = token::account_of(&claims) == Some((wanted.namespace, wanted.account));
     let same_audiences = wanted.audiences.is_empty() || wanted.audiences == claims.aud;
     let same_node = wanted
         .node
@@ -39,7 +41,7 @@ pub fn minted_before(config: &Config) -> Option<Minted> {
 }
 
 /// Returns the record beside the token; null when there is none.
-pub fn recorded(place: &Paths) -> Value {
+pub fn record(place: &Paths) -> Value {
     let found = fs::read(place.record_file().here()).ok();
     found
         .and_then(|f| serde_json::from_slice(&f).ok())
