@@ -34,17 +34,17 @@ fn main() -> ExitCode {
     let mut arguments = env::args_os();
     let program = arguments.next().unwrap_or_default();
     let lookup = |name: &str| env::var_os(name);
-    let (component, result) = if Path::new(&program).file_name() == Some(repair::PROGRAM.as_ref()) {
-        (Component::Repair, repair::run(arguments.collect(), lookup))
+    // Replaced as soon as the settings of the log are known.
+    let mut log = Log::new(Component::Installer, Level::Info);
+    let result = if Path::new(&program).file_name() == Some(repair::PROGRAM.as_ref()) {
+        repair::run(arguments.collect(), lookup, &mut log)
     } else {
-        (Component::Installer, run::run(arguments, lookup))
+        run::run(arguments, lookup, &mut log)
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            Log::new(component, Level::Error)
-                .with(&[("error", &format_args!("{error:#}"))])
-                .error("failed");
+            log.with(&[("error", &format_args!("{error:#}"))]).error("failed");
             ExitCode::FAILURE
         }
     }

@@ -27,7 +27,7 @@ use anyhow::{Context, Result, bail};
 use evergreen_kube::{
     Client, Error,
     deadline::Deadline,
-    log::{Component, Log},
+    log::{Component, Level, Log},
 };
 
 use self::{
@@ -87,9 +87,11 @@ struct Repair {
 }
 
 /// Runs until it is asked to end. Takes the flags and variables of Linkerd's own.
-pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>) -> Result<()> {
+pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>, log: &mut Log) -> Result<()> {
+    *log = Log::new(Component::Repair, Level::Info);
     let flags = Flags::read(arguments)?;
-    let log = Log::new(Component::Repair, flags.level);
+    *log = Log::new(Component::Repair, flags.level);
+    let log = *log;
     let text = |name: &str| lookup(name).and_then(|value| value.into_string().ok());
     let Some(node) = text(NODE).filter(|n| !n.is_empty()) else {
         bail!("{NODE} is not set: name the node whose pods are looked at");

@@ -35,20 +35,24 @@ use crate::{
 /// How long `once` waits at most for a half-written conflist after its time is over.
 const HALF_WRITTEN: Duration = Duration::from_secs(2);
 
-/// Does what the command line and the environment ask for.
+/// Does what the command line and the environment ask for, including the settings of the log.
 pub fn run(
     arguments: impl IntoIterator<Item = OsString>,
     lookup: impl Fn(&str) -> Option<OsString>,
+    log: &mut Log,
 ) -> Result<()> {
     match command::parse(arguments)? {
         Request::Help(command) => print(&command::help(command)),
         Request::Version => print(&format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))),
-        Request::Run(command, given) => start(command, &given.with_variables(lookup)?),
+        Request::Run(command, given) => {
+            let given = given.with_variables(lookup)?;
+            *log = config::log(&given)?;
+            start(command, &given, *log)
+        }
     }
 }
 
-fn start(command: Option<Command>, given: &RawSettings) -> Result<()> {
-    let log = config::log(given)?;
+fn start(command: Option<Command>, given: &RawSettings, log: Log) -> Result<()> {
     let command = match command {
         Some(command) => command,
         None if config::sleep(given)? => Command::Run,

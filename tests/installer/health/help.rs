@@ -1,6 +1,8 @@
 //! What the command line says of itself.
 
-use crate::node::Node;
+use serde_json::Value;
+
+use crate::node::{CALICO, Node};
 
 #[test]
 fn help_names_every_command_and_every_setting() {
@@ -14,6 +16,7 @@ fn help_names_every_command_and_every_setting() {
         "--dest-cni-net-dir",
         "KUBE_TOKEN_FILE",
         "--log-level",
+        "--log-format",
     ] {
         assert!(general.contains(word), "no {word} in\n{general}");
     }
@@ -42,4 +45,23 @@ fn what_is_not_known_is_refused_by_name() {
     node.fail(&["once", "run"], &["run", "--help"]);
     node.fail(&["once", "--log-level", "loud"], &["loud", "debug"]);
     node.fail(&["once", "--log-level"], &["log-level"]);
+    node.fail(&["once", "--log-format", "xml"], &["xml", "json"]);
+}
+
+#[test]
+fn json_log_has_one_object_a_line() {
+    let node = Node::new().with_network("10-calico.conflist", CALICO);
+    let mut messages = Vec::new();
+    let flags = ["once", "--log-format", "json"];
+    let failing = [&flags[..], &["--wait-seconds", "never"]].concat();
+    for arguments in [&flags[..], &failing] {
+        let log = node.run(arguments).stderr;
+        for line in String::from_utf8(log).unwrap().lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["component"], "installer", "{line}");
+            messages.push(line["msg"].as_str().unwrap().to_owned());
+        }
+    }
+    assert!(messages.contains(&"file changed".to_owned()), "{messages:?}");
+    assert_eq!(messages.last().unwrap(), "failed");
 }
