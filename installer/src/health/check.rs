@@ -101,27 +101,26 @@ fn plugin(config: &Config, findings: &mut Findings) {
 }
 
 fn networks(config: &Config, findings: &mut Findings) {
-    let found = conflist::preview(config);
-    for (file, ours_in) in &found.networks {
-        if *ours_in {
-            findings.ok(format_args!("network: our entry is in {file}"));
+    let plan = conflist::plan(config);
+    for network in &plan.networks {
+        let file = &network.file;
+        if network.change.is_none() {
+            findings.ok(format_args!("network: our entry is in {file}, up to date"));
         } else {
             findings.fault(format_args!(
-                "network: our entry is not in {file}, or differs from the template: is the installer running (see its log)?"
+                "network: our entry is missing from {file}, or outdated: is the installer running (see its log)?"
             ));
         }
     }
-    for change in found.changes.lines() {
+    for change in plan.changes() {
         findings.note(format_args!("network: planned: {change}"));
     }
-    found
-        .problems
-        .iter()
-        .for_each(|p| findings.fault(format_args!("network: {p}")));
-    found
-        .notices
-        .iter()
-        .for_each(|n| findings.note(format_args!("network: {n}")));
+    for problem in plan.findings.problems() {
+        findings.fault(format_args!("network: {}", problem.text));
+    }
+    for notice in plan.findings.notices() {
+        findings.note(format_args!("network: {notice}"));
+    }
 }
 
 /// Checks the kubeconfig, and returns the token and CA files that it names.

@@ -18,15 +18,14 @@ use std::{collections::BTreeSet, thread, time::Duration};
 use anyhow::Result;
 use evergreen_kube::deadline::Deadline;
 
-pub use self::{backoff::Backoff, network::Chain, survey::is_loaded};
+pub use self::{backoff::Backoff, network::Chain, plan::Plan, survey::is_loaded};
 use self::{
     originals::Originals,
-    plan::{Plan, WRITTEN_MEANWHILE},
+    plan::WRITTEN_MEANWHILE,
     survey::{Content, Survey},
 };
 use crate::{
     cli::config::{Config, Paths},
-    host::HostPath,
     node::{atomic, report::Report},
 };
 
@@ -35,45 +34,19 @@ const REMOVAL_WAITS: Duration = Duration::from_secs(3);
 
 /// Inserts our entry where it belongs and removes it from all other networks. True when it is in every network it belongs in.
 pub fn ensure(config: &Config, backoff: &mut Backoff, report: &mut Report) -> bool {
+    apply::install(plan(config), backoff, report)
+}
+
+/// Plans what [`ensure`] would do, without changing anything.
+pub fn plan(config: &Config) -> Plan {
     match Survey::read(&config.place) {
-        Ok(survey) => apply::install(&Plan::install(config, survey), backoff, report),
+        Ok(survey) => Plan::install(config, survey),
         Err(error) => {
-            report.failed("conflist", &config.place.net_dir, &error);
-            false
+            let mut plan = Plan::default();
+            plan.findings.failed("conflist", &config.place.net_dir, &error);
+            plan
         }
     }
-}
-
-/// What [`ensure`] would do.
-#[derive(Debug, Default)]
-pub struct Preview {
-    /// The networks we belong in, and whether our entry is in them and up to date.
-    pub networks: Vec<(HostPath, bool)>,
-    /// The changes, one a line.
-    pub changes: String,
-    /// What keeps our entry out.
-    pub problems: Vec<String>,
-    /// What is odd.
-    pub notices: Vec<String>,
-}
-
-/// Plans without changing anything.
-pub fn preview(config: &Config) -> Preview {
-    let mut report = Report::default();
-    let mut preview = Preview::default();
-    match Survey::read(&config.place) {
-        Ok(survey) => {
-            let plan = Plan::install(config, survey);
-            apply::tell(&plan, &mut report);
-            preview.changes = plan.to_string();
-            let networks = plan.networks.into_iter().map(|t| (t.file, t.change.is_none()));
-            preview.networks = networks.collect();
-        }
-        Err(error) => report.failed("conflist", &config.place.net_dir, &error),
-    }
-    preview.problems = report.problems().map(|p| p.text.clone()).collect();
-    preview.notices = report.notices().cloned().collect();
-    preview
 }
 
 /// Returns the names of the networks whose pods get rules now.
@@ -124,7 +97,7 @@ fn is_removed(paths: &Paths, report: &mut Report) -> bool {
         return true;
     }
     match Survey::read(paths) {
-        Ok(survey) => apply::uninstall(&Plan::uninstall(paths, &survey), report),
+        Ok(survey) => apply::uninstall(Plan::uninstall(paths, &survey), report),
         Err(error) => {
             report.failed("conflist", &paths.net_dir, &error);
             true

@@ -134,7 +134,8 @@ pub fn uninstall(place: &Paths) -> Report {
 fn remove_with_records(place: &Paths) -> Report {
     let mut running = Report::default();
     ownership::remove_all(place, &mut running);
-    running.and(remove(place))
+    running.append(remove(place));
+    running
 }
 
 /// Everything goes, in the reverse order. An error with one file never stops the others, but while a conflist still names

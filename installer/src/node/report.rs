@@ -147,14 +147,15 @@ impl Report {
         self.notices.iter()
     }
 
-    /// Returns both reports as one.
-    #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
+    /// Takes over what another report holds.
+    pub fn append(&mut self, other: Self) {
         self.changes.extend(other.changes);
         self.certificates.extend(other.certificates);
         self.problems.extend(other.problems);
         self.notices.extend(other.notices);
-        self
+        if let Some(time) = other.again_in {
+            self.reconcile_in(time);
+        }
     }
 
     /// Returns true if no operation failed.

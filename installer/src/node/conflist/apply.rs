@@ -1,7 +1,7 @@
 //! Carries out a [`Plan`]. Each step checks that the file is still as it was surveyed, so that nothing another process
 //! writes meanwhile is lost.
 
-use std::{fs, path::Path, time::Instant};
+use std::{fs, time::Instant};
 
 use anyhow::{Context, Result};
 
@@ -25,47 +25,31 @@ enum Outcome {
 }
 
 /// Applies a plan of [`Plan::install`]. True when our entry is in every network it belongs in.
-pub fn install(plan: &Plan, backoff: &mut Backoff, report: &mut Report) -> bool {
-    tell(plan, report);
+pub fn install(plan: Plan, backoff: &mut Backoff, report: &mut Report) -> bool {
+    report.append(plan.findings);
     for change in &plan.repairs {
         apply(change, report);
     }
-    let mut in_place = plan.is_visible && !plan.networks.is_empty();
+    let mut in_place = !plan.is_hidden && !plan.networks.is_empty();
     for target in &plan.networks {
         let inserted = insert(target, backoff, report);
         let file = if inserted { &target.result } else { &target.file };
         report.network(file, inserted);
         in_place &= inserted;
     }
-    if in_place {
-        for change in &plan.removals {
-            if apply(change, report) == Outcome::WrittenMeanwhile {
-                report.reconcile_in(WRITTEN_MEANWHILE);
-            }
-        }
+    for change in plan.removals.iter().filter(|_| in_place) {
+        apply(change, report);
     }
     in_place
 }
 
 /// Applies a plan of [`Plan::uninstall`]. False when another process was writing, so that another survey is needed.
-pub fn uninstall(plan: &Plan, report: &mut Report) -> bool {
-    tell(plan, report);
+pub fn uninstall(plan: Plan, report: &mut Report) -> bool {
+    let is_busy = plan.findings.again_in().is_some();
+    report.append(plan.findings);
     let outcomes = plan.removals.iter().map(|change| apply(change, report));
     let written = outcomes.filter(|o| *o == Outcome::WrittenMeanwhile).count();
-    written == 0 && plan.retry.is_none()
-}
-
-/// Takes over what the plan found out.
-pub fn tell(plan: &Plan, report: &mut Report) {
-    for problem in &plan.problems {
-        report.problem("conflist", problem);
-    }
-    for notice in &plan.notices {
-        report.notice(notice);
-    }
-    if let Some(time) = plan.retry {
-        report.reconcile_in(time);
-    }
+    written == 0 && !is_busy
 }
 
 fn insert(target: &Target, backoff: &mut Backoff, report: &mut Report) -> bool {
@@ -93,9 +77,6 @@ fn insert(target: &Target, backoff: &mut Backoff, report: &mut Report) -> bool {
     if outcome != Outcome::Failed {
         backoff.wrote(file, now);
     }
-    if outcome == Outcome::WrittenMeanwhile {
-        report.reconcile_in(WRITTEN_MEANWHILE);
-    }
     outcome == Outcome::Done
 }
 
@@ -103,14 +84,17 @@ fn apply(change: &Change, report: &mut Report) -> Outcome {
     for step in &change.steps {
         match step.apply() {
             Ok(true) => {}
-            Ok(false) => return Outcome::WrittenMeanwhile,
+            Ok(false) => {
+                report.reconcile_in(WRITTEN_MEANWHILE);
+                return Outcome::WrittenMeanwhile;
+            }
             Err(error) => {
                 report.failed("conflist", &change.file, &error);
                 return Outcome::Failed;
             }
         }
     }
-    if let Some(message) = change.action.message() {
+    if let Some(message) = change.message {
         report.changed(message, &change.file);
     }
     Outcome::Done
@@ -120,53 +104,48 @@ impl Step {
     /// False when another process has written the file since the survey; then nothing is changed.
     fn apply(&self) -> Result<bool> {
         match self {
-            Self::Write { file, access, text } => {
+            Self::Write(file, access, text) => {
                 let access = access.as_deref().map_or(Access::Mode(0o600), Access::As);
                 atomic::replace(file.here(), text, access).with_context(|| format!("write {file}"))?;
                 Ok(true)
             }
-            Self::Replace {
-                file,
-                source,
-                seen,
-                text,
-            } => atomic::replace_if_unchanged(file.here(), source, seen, text),
-            Self::Remove { file, source, seen } => atomic::remove_if_unchanged(file.here(), source, seen),
-            Self::Link { file, target, seen } => {
-                let unchanged = |seen: &Vec<u8>| fs::read(file.here()).is_ok_and(|now| now == *seen);
-                let restore = seen.as_ref().is_none_or(unchanged);
-                if restore {
+            Self::Replace(file, seen, text) => {
+                atomic::replace_if_unchanged(file.here(), &seen.source, &seen.text, text)
+            }
+            Self::Remove(file, seen) => atomic::remove_if_unchanged(file.here(), &seen.source, &seen.text),
+            Self::Link(file, target, seen) => {
+                let is_unchanged = seen
+                    .as_ref()
+                    .is_none_or(|seen| fs::read(&seen.source).is_ok_and(|now| now == seen.text));
+                if is_unchanged {
                     atomic::link(file.here(), target).context("restore the symlink")?;
                 }
-                Ok(restore)
+                Ok(is_unchanged)
             }
             Self::RestoreSingle {
                 file,
                 copy,
-                text,
                 link,
                 list,
                 seen,
             } => {
                 let is_missing = fs::symlink_metadata(file.here()).is_err();
-                if is_missing {
-                    restore(file.here(), copy.here(), text, link.as_deref())?;
+                match link {
+                    Some(target) if is_missing => atomic::link(file.here(), target),
+                    None if is_missing => fs::read(copy.here())
+                        .map_err(Into::into)
+                        .and_then(|text| atomic::replace(file.here(), &text, Access::As(copy.here()))),
+                    _ => Ok(()),
                 }
-                let removed = atomic::remove_if_unchanged(list.here(), list.here(), seen)?;
-                if is_missing && !removed {
+                .context("restore the original")?;
+                let is_removed = atomic::remove_if_unchanged(list.here(), &seen.source, &seen.text)?;
+                if is_missing && !is_removed {
                     // It would come before the list that another process has just written.
                     atomic::remove(file.here())?;
                 }
-                Ok(removed)
+                Ok(is_removed)
             }
-            Self::Forget { record } => atomic::remove(record.here()).map(|_| true),
+            Self::Forget(record) => atomic::remove(record.here()).map(|_| true),
         }
-    }
-}
-
-fn restore(file: &Path, copy: &Path, text: &[u8], link: Option<&Path>) -> Result<()> {
-    match link {
-        Some(target) => atomic::link(file, target).context("restore the symlink"),
-        None => atomic::replace(file, text, Access::As(copy)).context("restore the original"),
     }
 }

@@ -30,28 +30,33 @@ pub fn choose(config: &Config, files: &[NetFile], originals: &Originals, plan: &
             | Content::Unread { why }
                 if decided =>
             {
-                plan.notices.push(format!("{}: {why}; left alone", file.file));
+                plan.findings
+                    .notice(format_args!("{}: {why}; left alone", file.file));
             }
             Content::Unread { why } => {
-                plan.is_certain = false;
-                plan.problems.push(format!("{}: {why}", file.file));
+                plan.is_uncertain = true;
+                plan.findings
+                    .problem("conflist", format_args!("{}: {why}", file.file));
             }
             Content::Damaged {
                 why, settled: true, ..
             } => {
-                plan.is_certain = false;
-                plan.problems
-                    .push(format!("{}: {why}; the runtime cannot load it either", file.file));
+                plan.is_uncertain = true;
+                let file = &file.file;
+                plan.findings.problem(
+                    "conflist",
+                    format_args!("{file}: {why}; the runtime cannot load it either"),
+                );
             }
             Content::Hidden { .. } if decided || !is_meant(config, file, originals) => {}
             Content::Hidden { target } => {
-                plan.is_certain = false;
-                plan.is_visible = false;
-                plan.problems.push(hidden(config, file, target));
+                plan.is_uncertain = true;
+                plan.is_hidden = true;
+                plan.findings.problem("conflist", hidden(config, file, target));
             }
             Content::Damaged { settled: false, .. } => {
-                plan.retry_in(SETTLED_AFTER);
-                plan.is_certain = false;
+                plan.findings.reconcile_in(SETTLED_AFTER);
+                plan.is_uncertain = true;
                 if !decided {
                     // Once it is complete it may be the first network: none after it must be taken for that.
                     return selected;
@@ -59,8 +64,8 @@ pub fn choose(config: &Config, files: &[NetFile], originals: &Originals, plan: &
             }
         }
     }
-    if selected.is_empty() && plan.is_visible {
-        plan.problems.push(no_network(config));
+    if selected.is_empty() && !plan.is_hidden {
+        plan.findings.problem("conflist", no_network(config));
     }
     selected
 }

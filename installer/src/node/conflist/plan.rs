@@ -7,19 +7,20 @@ use super::{
     edit,
     network::{Form, Network},
     originals::Originals,
-    step::{Action, Change, Step},
+    step::{Change, LIST_REBUILT, Step},
     survey::{Content, NetFile, Survey},
 };
 use crate::{
     cli::config::{Config, Paths},
     host::HostPath,
+    node::report::Report,
 };
 
 /// How soon to survey again after another process has written meanwhile.
 pub const WRITTEN_MEANWHILE: Duration = Duration::from_millis(10);
 
 /// The changes of one pass, in order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Plan {
     /// Brings back what others have damaged, and drops originals that are no longer needed.
     pub repairs: Vec<Change>,
@@ -28,16 +29,12 @@ pub struct Plan {
     /// Takes our entry out of the other files, once it is in all of `networks`: a moment with two entries is harmless, one
     /// with none is not.
     pub removals: Vec<Change>,
-    /// What keeps our entry out.
-    pub problems: Vec<String>,
-    /// What is odd.
-    pub notices: Vec<String>,
-    /// When to survey again, if sooner than usual.
-    pub retry: Option<Duration>,
-    /// False while a file leaves it open which networks are meant.
-    pub is_certain: bool,
-    /// False when a meant network cannot be seen by this process.
-    pub is_visible: bool,
+    /// What keeps our entry out, what is odd, and when to survey again.
+    pub findings: Report,
+    /// A file leaves it open which networks are meant.
+    pub is_uncertain: bool,
+    /// A meant network cannot be seen by this process.
+    pub is_hidden: bool,
 }
 
 /// A network our entry belongs in.
@@ -53,21 +50,6 @@ pub struct Target {
     pub has_cilium: bool,
 }
 
-impl Default for Plan {
-    fn default() -> Self {
-        Self {
-            repairs: Vec::new(),
-            networks: Vec::new(),
-            removals: Vec::new(),
-            problems: Vec::new(),
-            notices: Vec::new(),
-            retry: None,
-            is_certain: true,
-            is_visible: true,
-        }
-    }
-}
-
 impl Plan {
     /// Plans the installation: our entry in the meant networks and in no others.
     pub fn install(config: &Config, survey: Survey) -> Self {
@@ -80,15 +62,17 @@ impl Plan {
         let paths = &config.place;
         plan.repair_links(paths, &mut files, &mut originals);
         plan.rebuild_lists(config, &mut files, &originals);
-        plan.notices.extend(renamed_by_cilium.iter().map(|file| {
-            format!("{file}: Cilium has renamed this network; if it is needed, set cni.exclusive=false")
-        }));
+        for file in renamed_by_cilium {
+            plan.findings.notice(format_args!(
+                "{file}: Cilium has renamed this network; if it is needed, set cni.exclusive=false"
+            ));
+        }
         let selected = choose(config, &files, &originals, &mut plan);
         for file in selected.iter().filter_map(|index| files.get(*index)) {
             plan.networks
                 .extend(Target::new(config, file, &files, &originals));
         }
-        if plan.is_certain && plan.is_visible {
+        if !plan.is_uncertain {
             for (index, file) in files.iter().enumerate() {
                 if !selected.contains(&index) && !plan.networks.iter().any(|t| t.result == file.file) {
                     plan.remove_from(paths, file, &originals);
@@ -105,11 +89,6 @@ impl Plan {
             plan.remove_from(paths, file, &survey.originals);
         }
         plan
-    }
-
-    /// Asks for another survey this soon.
-    pub fn retry_in(&mut self, time: Duration) {
-        self.retry = Some(self.retry.map_or(time, |t| t.min(time)));
     }
 
     /// All changes, in order.
@@ -173,7 +152,8 @@ impl Plan {
             let text = match &single.text {
                 Ok(text) => text,
                 Err(error) => {
-                    self.problems.push(format!("{}: {error}", file.file));
+                    let file = &file.file;
+                    self.findings.problem("conflist", format_args!("{file}: {error}"));
                     continue;
                 }
             };
@@ -183,15 +163,10 @@ impl Plan {
             if let Some(text) = list
                 && let Ok(network) = Network::parse(&text, Form::List)
             {
-                self.repairs.push(Change {
-                    action: Action::RebuildList,
-                    file: file.file.clone(),
-                    steps: vec![Step::Write {
-                        file: file.open.clone(),
-                        access: Some(single.copy.here().to_path_buf()),
-                        text: text.clone(),
-                    }],
-                });
+                let access = Some(single.copy.here().to_path_buf());
+                let write = Step::Write(file.open.clone(), access, text.clone());
+                self.repairs
+                    .push(Change::new(LIST_REBUILT, &file.file, vec![write]));
                 file.content = Content::Network { text, network };
             }
         }
@@ -202,12 +177,13 @@ impl Plan {
         let damaged = file.damaged_text();
         match &file.content {
             // The process that is writing it may put back what it has read, our entry included.
-            Content::Damaged { settled: false, .. } => return self.retry_in(WRITTEN_MEANWHILE),
+            Content::Damaged { settled: false, .. } => return self.findings.reconcile_in(WRITTEN_MEANWHILE),
             Content::Unread { why } => {
                 let file = &file.file;
-                return self.problems.push(format!(
-                    "{file}: {why}; our entry may be in it, so the plugin is kept"
-                ));
+                return self.findings.problem(
+                    "conflist",
+                    format_args!("{file}: {why}; our entry may be in it, so the plugin is kept"),
+                );
             }
             Content::Hidden { .. } => return,
             Content::Network { .. } | Content::Damaged { settled: true, .. } => {}
@@ -220,7 +196,7 @@ impl Plan {
                 _ => damaged,
             };
             if let Some(seen) = ours {
-                return self.removals.push(Change::restore_link(link, Some(seen.clone())));
+                return self.removals.push(Change::restore_link(link, Some(seen)));
             }
             self.removals.push(Change::forget(&link.record));
         }
@@ -230,10 +206,13 @@ impl Plan {
                 _ => damaged,
             };
             match (&single.text, text) {
-                (Err(error), _) => return self.problems.push(format!("{}: {error}", file.file)),
-                (Ok(original), Some(seen)) => {
+                (Err(error), _) => {
+                    let file = &file.file;
+                    return self.findings.problem("conflist", format_args!("{file}: {error}"));
+                }
+                (Ok(_), Some(seen)) => {
                     let link = originals.link_at(&single.file);
-                    let change = Change::restore_single(single, original, seen, link);
+                    let change = Change::restore_single(single, seen, link);
                     return self.removals.push(change);
                 }
                 (Ok(_), None) => self.removals.push(Change::forget(&single.copy)),

@@ -115,7 +115,7 @@ fn damaged_list_of_ours_is_rebuilt_and_counts_as_ours() {
     let plan = Plan::install(&config("first"), survey);
     assert_eq!(shown(&plan), "write 05-a.conflist\n");
     assert!(plan.networks.iter().all(|target| target.change.is_none()));
-    assert!(plan.problems.is_empty());
+    assert!(plan.findings.is_clean());
 }
 
 #[test]
@@ -132,7 +132,11 @@ fn uncertain_first_network_keeps_entries_where_they_are() {
         };
         let plan = Plan::install(&config("first"), survey);
         assert_eq!(shown(&plan), "replace 10-b.conflist\n");
-        assert!(plan.problems[0].contains("the runtime cannot load it either"));
+        assert!(
+            plan.findings
+                .problems()
+                .any(|p| p.text.contains("the runtime cannot load it either"))
+        );
     }
 }
 
