@@ -1,14 +1,11 @@
 //! A node with an API server behind it: the pod's token is one that server knows, and the DaemonSet is one it holds.
 
-use std::{
-    fs,
-    io::{Read, Write},
-    net::TcpStream,
-};
+use std::fs;
 
 use evergreen_kube::claims::Claims;
 use evergreen_test_support::{
     api::{Api, Bound},
+    http,
     pki::Pki,
 };
 use serde_json::json;
@@ -110,14 +107,6 @@ fn installer_port(cluster: &Cluster) -> Option<u16> {
 
 /// The whole answer of the newest installer, or nothing.
 pub fn get(cluster: &Cluster, path: &str) -> String {
-    let mut answer = String::new();
-    let Some(port) = installer_port(cluster) else {
-        return answer;
-    };
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
-        return answer;
-    };
-    let _ = stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: node\r\n\r\n").as_bytes());
-    let _ = stream.read_to_string(&mut answer);
-    answer
+    let response = installer_port(cluster).and_then(|port| http::get(port, path).ok());
+    response.unwrap_or_default()
 }

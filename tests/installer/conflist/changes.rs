@@ -8,12 +8,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use evergreen_test_support::budget::within;
+
 use crate::node::{CA, CALICO, Node, mode};
 
 /// Under 100 ms in the usual case: the middle one counts, since a test machine may be busy at any one time.
 fn assert_in_time(mut took: Vec<Duration>) {
     took.sort();
-    assert!(took[took.len() / 2] < Duration::from_millis(100), "{took:?}");
+    assert!(
+        took[took.len() / 2] < within(Duration::from_millis(100)),
+        "{took:?}"
+    );
 }
 
 #[test]

@@ -4,10 +4,12 @@
 use std::{
     fs,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
 };
+
+use evergreen_test_support::{budget::within, strace::straced};
 
 use crate::node::{CALICO, Node, PATIENCE};
 
@@ -19,21 +21,20 @@ struct Held(Child);
 
 impl Held {
     fn start(node: &Node, command: &str) -> Self {
-        let installer = node.command(&[command]);
         let inject = format!("inject=fsync:delay_enter={}:when=1", HELD.as_micros());
-        let mut strace = Command::new("strace");
-        strace
-            .args(["-qq", "-o", "/dev/null", "-e", "trace=fsync", "-e", &inject])
-            .arg(installer.get_program())
-            .args(installer.get_args())
-            .env_clear()
-            .envs(installer.get_envs().filter_map(|(n, v)| Some((n, v?))))
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped());
-        let held = Self(strace.spawn().expect("strace is needed: apt-get install strace"));
+        let options = ["-e", "trace=fsync", "-e", &inject];
+        let held = straced(Path::new("/dev/null"), &options, &node.command(&[command]))
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("strace is installed");
+        let held = Self(held);
         let start = Instant::now();
         while !held.is_in(libc::SYS_fsync) {
-            assert!(start.elapsed() < PATIENCE, "it changes nothing\n{}", node.show());
+            assert!(
+                start.elapsed() < within(PATIENCE),
+                "it changes nothing\n{}",
+                node.show()
+            );
             // The kernel tells nobody what another process waits in.
             thread::sleep(Duration::from_millis(2));
         }

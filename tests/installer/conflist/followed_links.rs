@@ -1,6 +1,8 @@
 //! What changes behind a link in whose place a file of ours stands.
 
-use std::{fs, os::unix::fs::symlink, process::Command, thread, time::Duration};
+use std::{fs, os::unix::fs::symlink, path::Path, process::Command, thread, time::Duration};
+
+use evergreen_test_support::strace::straced;
 
 use crate::{
     conflist::links::{LINK, is_link_to, linked},
@@ -46,25 +48,14 @@ fn what_changes_behind_a_link_is_followed_without_a_moment_without_our_entry() {
     let (node, file) = linked("/usr/lib/cni/calico");
     node.succeed(&["once"]);
     fs::write(&file, CALICO.replace("k8s-pod-network", "renamed")).unwrap();
-    let installer = node.command(&["once"]);
     // Each file takes so long to get to the disk that every state between two of them can be seen.
-    let mut held = Command::new("strace")
-        .args([
-            "-qq",
-            "-f",
-            "-o",
-            "/dev/null",
-            "-e",
-            "trace=fsync",
-            "-e",
-            "inject=fsync:delay_enter=100000",
-        ])
-        .arg(installer.get_program())
-        .args(installer.get_args())
-        .env_clear()
-        .envs(installer.get_envs().filter_map(|(n, v)| Some((n, v?))))
-        .spawn()
-        .unwrap();
+    let mut held = straced(
+        Path::new("/dev/null"),
+        &["-e", "trace=fsync", "-e", "inject=fsync:delay_enter=100000"],
+        &node.command(&["once"]),
+    )
+    .spawn()
+    .expect("strace is installed");
     let mut without = 0;
     while held.try_wait().unwrap().is_none() {
         without += u32::from(!node.has_entry(LINK));

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use evergreen_test_support::api::Answer;
+use evergreen_test_support::{api::Answer, budget::within};
 use serde_json::{Value, json};
 
 use crate::{
@@ -47,7 +47,7 @@ fn ask_as_the_plugin(cluster: &Cluster) -> String {
     let kubeconfig = Kubeconfig::of(&cluster.api.url(), file("ca.crt"), file("token")).unwrap();
     let mut client = Client::with(
         kubeconfig,
-        Deadline::after(PATIENCE),
+        Deadline::after(within(PATIENCE)),
         Log::new(Component::Plugin, Level::Warn),
     )
     .unwrap();

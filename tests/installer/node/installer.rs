@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use evergreen_test_support::budget::within;
+
 use super::{Node, PATIENCE};
 
 /// An installer that runs.
@@ -46,7 +48,7 @@ impl Installer {
                 self.log()
             );
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < within(PATIENCE),
                 "not so: {what}\n{}\n{}",
                 self.log(),
                 node.show()
@@ -79,7 +81,11 @@ impl Installer {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return (status, self.log());
             }
-            assert!(start.elapsed() < PATIENCE, "it does not end\n{}", self.log());
+            assert!(
+                start.elapsed() < within(PATIENCE),
+                "it does not end\n{}",
+                self.log()
+            );
             thread::sleep(Duration::from_millis(2));
         }
     }

@@ -2,8 +2,6 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Write},
-    net::TcpStream,
     os::unix::fs::symlink,
     path::PathBuf,
     process::{Child, Command},
@@ -11,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use evergreen_test_support::api::Answer;
+use evergreen_test_support::{api::Answer, budget::within, http};
 use serde_json::{Value, json};
 
 use crate::{cluster::Cluster, node::PATIENCE};
@@ -57,21 +55,23 @@ impl Controller {
 
     /// The whole answer to a path, or nothing.
     pub fn get(&self, path: &str) -> String {
-        let mut answer = String::new();
         let log = self.log();
-        let address = log.lines().find_map(|l| l.split("address=").nth(1));
-        if let Some(mut stream) = address.and_then(|a| TcpStream::connect(a).ok()) {
-            let _ = stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes());
-            let _ = stream.read_to_string(&mut answer);
-        }
-        answer
+        let address = log
+            .lines()
+            .find_map(|line| line.split("address=127.0.0.1:").nth(1));
+        let response = address.and_then(|port| http::get(port.trim().parse().ok()?, path).ok());
+        response.unwrap_or_default()
     }
 
     /// Waits until something is so.
     pub fn until(&self, what: &str, so: impl Fn() -> bool) {
         let start = Instant::now();
         while !so() {
-            assert!(start.elapsed() < PATIENCE, "not so: {what}\n{}", self.log());
+            assert!(
+                start.elapsed() < within(PATIENCE),
+                "not so: {what}\n{}",
+                self.log()
+            );
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -86,7 +86,11 @@ impl Controller {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return assert!(status.success(), "{status}\n{}", self.log());
             }
-            assert!(start.elapsed() < PATIENCE, "it does not end\n{}", self.log());
+            assert!(
+                start.elapsed() < within(PATIENCE),
+                "it does not end\n{}",
+                self.log()
+            );
             thread::sleep(Duration::from_millis(5));
         }
     }

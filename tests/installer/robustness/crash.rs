@@ -12,13 +12,16 @@ use std::{
     io::Write,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::Output,
     sync::Mutex,
     thread,
     time::Duration,
 };
 
-use evergreen_test_support::run::{cnitool, with_cni_cache};
+use evergreen_test_support::{
+    run::{cnitool, with_cni_cache},
+    strace::straced,
+};
 
 use self::scenarios::{SCENARIOS, Scenario, node};
 use crate::node::Node;
@@ -88,17 +91,7 @@ fn undisturbed(scenario: &Scenario) -> Files {
 fn kill_points(scenario: &Scenario) -> Vec<(String, usize)> {
     let node = node();
     (scenario.before)(&node);
-    let trace = node.path("trace");
-    let output = traced(
-        &node,
-        scenario,
-        &[
-            "-o",
-            trace.to_str().unwrap(),
-            "-e",
-            &format!("trace={}", CHANGING.join(",")),
-        ],
-    );
+    let output = traced(&node, scenario, &format!("trace={}", CHANGING.join(",")));
     assert!(
         output.status.success(),
         "{}: {}",
@@ -106,7 +99,7 @@ fn kill_points(scenario: &Scenario) -> Vec<(String, usize)> {
         String::from_utf8_lossy(&output.stderr)
     );
     let (mut counts, mut points) = (BTreeMap::<String, usize>::new(), Vec::new());
-    let text = fs::read_to_string(&trace).unwrap();
+    let text = fs::read_to_string(node.path("trace")).unwrap();
     // The first line is the installer's; the plugin that it runs has a number of its own.
     let pid = text.split(' ').next().unwrap();
     for line in text.lines().filter_map(|l| l.strip_prefix(pid)) {
@@ -132,8 +125,7 @@ fn kill_and_look(cnitool: &Path, scenario: &Scenario, call: &str, count: usize, 
     (scenario.before)(&node);
     let what = format!("{}: killed at {call} number {count}", scenario.name);
     let inject = format!("inject={call}:signal=SIGKILL:when={count}");
-    let trace = node.path("trace");
-    let output = traced(&node, scenario, &["-o", trace.to_str().unwrap(), "-e", &inject]);
+    let output = traced(&node, scenario, &inject);
     assert_eq!(
         output.status.signal(),
         Some(9),
@@ -153,23 +145,14 @@ fn kill_and_look(cnitool: &Path, scenario: &Scenario, call: &str, count: usize, 
     );
 }
 
-fn traced(node: &Node, scenario: &Scenario, options: &[&str]) -> Output {
-    let installer = node.command(&[scenario.command]);
-    let mut command = Command::new("strace");
-    command
-        .args(["-f", "-qq"])
-        .args(options)
-        .arg(installer.get_program())
-        .args(installer.get_args())
-        .env_clear();
-    command.envs(
-        installer
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
-    command
-        .output()
-        .unwrap_or_else(|e| panic!("run strace (apt-get install strace): {e}"))
+fn traced(node: &Node, scenario: &Scenario, expression: &str) -> Output {
+    straced(
+        &node.path("trace"),
+        &["-e", expression],
+        &node.command(&[scenario.command]),
+    )
+    .output()
+    .expect("strace is installed")
 }
 
 /// True when the network did it, and what it said.

@@ -3,6 +3,8 @@
 
 use std::{fs, path::PathBuf, process::Command, thread, time::Duration};
 
+use evergreen_test_support::strace::straced;
+
 use crate::node::{CALICO, Node};
 
 const CALLS: &str =
@@ -11,17 +13,9 @@ const CALLS: &str =
 /// The changing calls of one run, in order, with paths for descriptors, and the node's own part of each path.
 fn calls(node: &Node, arguments: &[&str]) -> Vec<String> {
     let trace = node.path("trace");
-    let installer = node.command(arguments);
-    let mut strace = Command::new("strace");
-    strace
-        .args(["-qq", "-y", "-o", trace.to_str().unwrap(), "-e", CALLS])
-        .arg(installer.get_program())
-        .args(arguments);
-    strace
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .envs(installer.get_envs().filter_map(|(n, v)| Some((n, v?))));
-    let output = strace.output().expect("strace is needed: apt-get install strace");
+    let output = straced(&trace, &["-y", "-e", CALLS], &node.command(arguments))
+        .output()
+        .expect("strace is installed");
     assert!(
         output.status.success(),
         "{}",
@@ -29,7 +23,11 @@ fn calls(node: &Node, arguments: &[&str]) -> Vec<String> {
     );
     let host = node.path("host").to_str().unwrap().to_owned();
     let text = fs::read_to_string(&trace).unwrap();
+    // The first line is the installer's; the plugin that it runs has a process ID of its own.
+    let pid = text.split(' ').next().unwrap();
     text.lines()
+        .filter_map(|line| line.strip_prefix(pid))
+        .map(str::trim_start)
         .filter(|l| l.contains(&host))
         .map(|l| l.replace(&host, ""))
         .collect()

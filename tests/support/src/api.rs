@@ -32,7 +32,10 @@ pub use self::{
     server::Door,
     socket::BlackHole,
 };
-use crate::pki::{Pair, Pki};
+use crate::{
+    budget::within,
+    pki::{Pair, Pki},
+};
 
 /// A running server. It stops when it is dropped.
 pub struct Api {
@@ -190,17 +193,20 @@ impl Api {
         state.connections = 0;
     }
 
-    /// Waits until the requests so far fulfil this, and gives them; panics with all of them when it takes longer.
-    pub fn wait_for(&self, within: Duration, done: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
+    /// Waits until `done` holds for the requests so far and returns them.
+    ///
+    /// # Panics
+    /// When that takes longer than [`within`] the budget.
+    pub fn wait_for(&self, budget: Duration, done: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
         let state = self.shared.state();
         let (state, wait) = self
             .shared
             .changed
-            .wait_timeout_while(state, within, |s| !done(&s.seen))
+            .wait_timeout_while(state, within(budget), |s| !done(&s.seen))
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         assert!(
             !wait.timed_out(),
-            "not seen within {within:?}; requests so far: {:#?}",
+            "not seen within {budget:?}; requests so far: {:#?}",
             state.seen
         );
         state.seen.clone()
