@@ -42,7 +42,7 @@ use crate::{
         config::{Paths, Server},
         settings::RawSettings,
     },
-    cluster::{api, requests::Requests},
+    cluster::{api, requests},
     health::serve,
     host::HostPath,
     node::{
@@ -216,7 +216,7 @@ impl Repair {
         let path = format!(
             "/api/v1/pods?fieldSelector={fields}&labelSelector=linkerd.io%2Fcontrol-plane-ns&resourceVersion=0"
         );
-        let list: List = client.list(&path, &format!("list the pods of node {node}"))?;
+        let list: List = requests::list(client, &path, &format!("list the pods of node {node}"))?;
         Ok(list.pods())
     }
 

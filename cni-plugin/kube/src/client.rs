@@ -20,7 +20,7 @@ use crate::{
     deadline::Deadline,
     error::{Class, Error},
     http::{
-        request::{Answer, Request, segment},
+        request::{Request, Response, segment},
         session::Session,
         status,
     },
@@ -45,7 +45,7 @@ pub struct Client {
     log: Log,
 }
 
-/// How long the client waits for answers.
+/// How long the client waits for responses.
 #[derive(Debug, Clone, Copy)]
 pub struct Wait {
     deadline: Deadline,
@@ -62,7 +62,7 @@ enum Origin {
 
 impl Wait {
     /// Waits until the deadline, and gives up earlier where waiting is unlikely to help: the caller can do without an
-    /// answer.
+    /// response.
     pub fn with_fallback(deadline: Deadline) -> Self {
         Self {
             deadline,
@@ -167,34 +167,34 @@ impl Client {
         self.request(&request, read)
     }
 
-    /// Sends a request and reads the object in the answer with `read`, whose error says what the bytes are instead
+    /// Sends a request and reads the object in the response with `read`, whose error says what the bytes are instead
     /// ([`Class::NotKubernetes`]).
     pub fn request<T>(
         &mut self,
         request: &Request<'_>,
         read: impl FnOnce(&[u8]) -> Result<T, String>,
     ) -> Result<T, Error> {
-        let answer = self.send(request)?;
-        read(&answer.body).map_err(|cause| {
+        let response = self.send(request)?;
+        read(&response.body).map_err(|cause| {
             let message = format!("the response is not the requested object ({cause}); check the server URL");
             Error::new(Class::NotKubernetes, message).context(&self.context(request))
         })
     }
 
     /// Sends the request until it succeeds, or fails in a way that a retry does not change.
-    fn send(&mut self, request: &Request<'_>) -> Result<Answer, Error> {
+    fn send(&mut self, request: &Request<'_>) -> Result<Response, Error> {
         let mut retry = Retry::new(self.authorized, self.wait.has_fallback);
         let mut attempts = 0;
         let mut earlier: Option<Error> = None;
         let (spent, left) = (self.began.elapsed(), self.wait.deadline.left());
         loop {
             attempts += 1;
-            let answer = self.session.send(request, self.wait.deadline);
-            let answer = answer.and_then(|a| status::check(&a, &self.session.material).map(|()| a));
-            let error = match answer {
-                Ok(answer) => {
+            let response = self.session.send(request, self.wait.deadline);
+            let response = response.and_then(|a| status::check(&a, &self.session.material).map(|()| a));
+            let error = match response {
+                Ok(response) => {
                     self.authorized = true;
-                    return Ok(answer);
+                    return Ok(response);
                 }
                 Err(error) => error,
             };

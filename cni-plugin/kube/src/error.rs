@@ -90,21 +90,10 @@ impl Error {
     /// content, an invalid request): falling back would hide that problem. A kubeconfig that is missing, empty or
     /// incomplete counts as no answer: a node looks like this before the installer has run, or after a power cut.
     pub fn cannot_be_asked(&self) -> bool {
-        match self.class {
-            Class::Credential
-            | Class::Trust
-            | Class::Unauthorized
-            | Class::Forbidden
-            | Class::Anonymous
-            | Class::TooManyRequests
-            | Class::Server
-            | Class::Unreachable
-            | Class::Timeout
-            | Class::NotKubernetes => true,
-            Class::Kubeconfig | Class::NotFound | Class::WrongUid | Class::Conflict | Class::BadRequest => {
-                false
-            }
-        }
+        !matches!(
+            self.class,
+            Class::Kubeconfig | Class::NotFound | Class::WrongUid | Class::Conflict | Class::BadRequest
+        )
     }
 }
 

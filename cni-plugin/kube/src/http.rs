@@ -1,4 +1,4 @@
-//! One HTTP request and its outcome: the connection, the answer's meaning, and what went wrong below HTTP.
+//! One HTTP request and its outcome: the connection, the meaning of the response, and what went wrong below HTTP.
 
 mod failure;
 pub mod request;

@@ -21,9 +21,9 @@ pub enum Level {
     Debug,
     /// Decisions.
     Info,
-    /// What a person should look at.
+    /// Conditions that a person should look into.
     Warn,
-    /// What failed.
+    /// Failures.
     Error,
     /// Nothing is logged, for a caller that reports the outcome itself.
     Off,
@@ -113,7 +113,7 @@ impl Log {
         self.with(&[]).info(msg);
     }
 
-    /// Logs what a person should look at.
+    /// Logs a condition that a person should look into.
     pub fn warn(self, msg: impl Display) {
         self.with(&[]).warn(msg);
     }
@@ -135,7 +135,7 @@ impl Entry<'_> {
         self.write(Level::Info, &msg);
     }
 
-    /// Logs what a person should look at.
+    /// Logs a condition that a person should look into.
     pub fn warn(self, msg: impl Display) {
         self.write(Level::Warn, &msg);
     }
@@ -206,7 +206,7 @@ fn needs_quotes(c: char) -> bool {
     c.is_whitespace() || c.is_control() || matches!(c, '=' | '"' | '\\')
 }
 
-/// Appends a JSON string, which logfmt parsers read, too. A value may be quoted from an answer or a file name: it must
+/// Appends a JSON string, which logfmt parsers read, too. A value may be quoted from a response or a file name: it must
 /// not begin a line or a key, or reach a terminal as a control sequence.
 fn push_quoted(line: &mut String, text: &str) {
     line.push('"');

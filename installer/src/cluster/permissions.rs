@@ -2,7 +2,7 @@
 
 use evergreen_kube::{Client, Error};
 
-use super::requests::Requests;
+use super::requests;
 
 /// How much a permission matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub fn review(client: &mut Client) -> Result<Vec<&'static Permission>, Error> {
     for permission in &PERMISSIONS {
         let resource = permission.resource;
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
-        let allowed = client.can_i(permission.verb, resource, subresource)?;
+        let allowed = requests::can_i(client, permission.verb, resource, subresource)?;
         if allowed == (permission.need == Need::Excessive) {
             findings.push(permission);
         }

@@ -11,7 +11,7 @@ use evergreen_kube::{Class, Client, Error, Secret, chance, claims::Claims, clock
 use crate::{
     cli::config::Config,
     cluster::{
-        requests::{BoundTo, Requests, TokenRequest},
+        requests::{self, BoundTo, TokenRequest},
         volume::Volume,
     },
 };
@@ -153,7 +153,9 @@ pub fn mint(client: &mut Client, wanted: &Wanted) -> Result<Minted, Error> {
     if let Some((name, uid)) = &wanted.node {
         // RBAC may deny reading nodes; without a UID the API server binds to the node of that name.
         let uid = if uid.is_empty() {
-            client.node(name).map(|node| node.uid).unwrap_or_default()
+            requests::node(client, name)
+                .map(|node| node.uid)
+                .unwrap_or_default()
         } else {
             uid.clone()
         };
@@ -162,7 +164,7 @@ pub fn mint(client: &mut Client, wanted: &Wanted) -> Result<Minted, Error> {
             name,
             uid: &uid,
         };
-        match client.token_request(&request(wanted, wanted.seconds, Some(bound))) {
+        match requests::token_request(client, &request(wanted, wanted.seconds, Some(bound))) {
             Ok(issued) => {
                 let now = clock::now();
                 return Ok(Minted::new(issued.token, Kind::NodeBound, now, issued.expires));
@@ -172,7 +174,10 @@ pub fn mint(client: &mut Client, wanted: &Wanted) -> Result<Minted, Error> {
             Err(e) => return Err(e),
         }
     }
-    let issued = client.token_request(&request(wanted, UNBOUND_SECONDS.min(wanted.seconds), None))?;
+    let issued = requests::token_request(
+        client,
+        &request(wanted, UNBOUND_SECONDS.min(wanted.seconds), None),
+    )?;
     Ok(Minted::new(
         issued.token,
         Kind::Unbound,

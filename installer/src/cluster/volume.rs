@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     cli::config::Config,
-    cluster::{api, identity, requests::Requests},
+    cluster::{api, identity, requests},
 };
 
 /// The files in the volume, by their paths on the node.
@@ -32,7 +32,8 @@ pub fn find(config: &Config) -> Result<Volume> {
     let namespace = claims.kubernetes.namespace;
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}", pod.name);
     let mut client = api::as_pod(&config.server, Deadline::after(api::TIMEOUT))?;
-    let object = client.object(
+    let object = requests::get(
+        &mut client,
         &path,
         &format!("get pod {namespace}/{}, to find its volume", pod.name),
     )?;

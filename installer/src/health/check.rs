@@ -10,7 +10,7 @@ use crate::{
     cluster::{
         api,
         permissions::{self, Need},
-        requests::Requests,
+        requests,
     },
     host::HostPath,
     node::{binary, ca, conflist, credentials},
@@ -188,11 +188,8 @@ fn api_server(config: &Config, token: &HostPath, ca: &HostPath, findings: &mut F
         Ok(client) => client,
         Err(error) => return findings.fault(format_args!("api server: {error}")),
     };
-    match client.self_subject_review() {
-        Ok(user) => findings.ok(format_args!(
-            "api server: {url} accepts the token as {}",
-            user.username
-        )),
+    match requests::whoami(&mut client) {
+        Ok(user) => findings.ok(format_args!("api server: {url} accepts the token as {user}")),
         Err(e) if e.class == Class::NotFound => findings.note(format_args!(
             "api server: {url} accepts the token, but is too old (before Kubernetes 1.28) to say as whom"
         )),

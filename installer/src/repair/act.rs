@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{counts::Counts, event, pace::Paused, pods::Pod};
 use crate::{
     cli::config::Server,
-    cluster::{api, requests::Requests},
+    cluster::{api, requests},
 };
 
 /// What an eviction and its Event may take. Where a PodDisruptionBudget says no, the client would ask for as long as it has
@@ -60,7 +60,8 @@ impl Evictor {
             return;
         };
         if self.paused.may_delete(controller) {
-            let done = client.delete(
+            let done = requests::delete(
+                client,
                 &path(pod),
                 &pod.uid,
                 &format!("delete pod {}/{}", pod.namespace, pod.name),
@@ -148,9 +149,7 @@ fn evict(client: &mut Client, pod: &Pod) -> Result<(), Error> {
         "metadata": {"name": pod.name, "namespace": pod.namespace},
         "deleteOptions": {"preconditions": {"uid": pod.uid}}});
     let purpose = format!("evict pod {}/{}", pod.namespace, pod.name);
-    client
-        .create(&format!("{}/eviction", path(pod)), &eviction, &purpose)
-        .map(drop)
+    requests::create(client, &format!("{}/eviction", path(pod)), &eviction, &purpose).map(drop)
 }
 
 fn path(pod: &Pod) -> String {

@@ -4,7 +4,7 @@ use evergreen_kube::{Class, Client, Error, clock};
 use serde_json::{Value, json};
 
 use super::{PROGRAM, pods::Pod};
-use crate::cluster::requests::Requests;
+use crate::cluster::requests;
 
 const REASON: &str = "StartedWithoutRules";
 
@@ -15,9 +15,15 @@ pub fn write(client: &mut Client, pod: &Pod, message: &str) -> bool {
     let in_namespace = |api: &str| format!("{api}/namespaces/{}/events", pod.namespace);
     let purpose = "write an Event";
     let refused = |error: &Error| error.class == Class::Forbidden;
-    let written = client.create(&in_namespace("/api/v1"), &core(pod, message, &now), purpose);
+    let written = requests::create(
+        client,
+        &in_namespace("/api/v1"),
+        &core(pod, message, &now),
+        purpose,
+    );
     let written = match written {
-        Err(error) if refused(&error) => client.create(
+        Err(error) if refused(&error) => requests::create(
+            client,
             &in_namespace("/apis/events.k8s.io/v1"),
             &newer(pod, message, &now),
             purpose,

@@ -54,7 +54,7 @@ fn ask_as_the_plugin(cluster: &Cluster) -> String {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let answer: Value = client
-        .request(&Request::post(path, &review, "ask who we are"), |body| {
+        .request(&Request::post(path, &review, "review our identity"), |body| {
             serde_json::from_slice(body).map_err(|e| e.to_string())
         })
         .unwrap();

@@ -46,7 +46,7 @@ pub(super) enum Next {
 
 impl Retry {
     /// `authorized`: the server has already allowed us something, so its RBAC cache is filled and a 403 is final.
-    /// `has_fallback`: the caller can do without an answer.
+    /// `has_fallback`: the caller can do without a response.
     pub(super) fn new(authorized: bool, has_fallback: bool) -> Self {
         Self {
             forbidden_is_final: authorized,

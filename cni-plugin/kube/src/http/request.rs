@@ -1,4 +1,4 @@
-//! A request to the API server and its answer.
+//! A request to the API server and its response.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ pub struct Request<'a> {
     pub(crate) body: Option<Vec<u8>>,
     /// Begins every message about the request, such as `get pod shop/web-0`.
     pub(crate) purpose: &'a str,
-    /// The most bytes that the body of the answer may have.
+    /// The most bytes that the body of the response may have.
     pub(crate) limit: u64,
 }
 
-/// An answer, whatever its status.
+/// A response of any status.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) content_type: String,
     pub(crate) retry_after: Option<Duration>,

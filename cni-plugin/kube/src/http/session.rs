@@ -5,13 +5,13 @@ use std::time::Duration;
 use ureq::{
     Agent, Body, Proxy,
     config::Config,
-    http::{HeaderName, HeaderValue, Response, header},
+    http::{HeaderName, HeaderValue, Response as HttpResponse, header},
     unversioned::transport::{ConnectProxyConnector, Connector as _, SocksConnector, TcpConnector},
 };
 
 use super::{
     failure,
-    request::{Answer, Request},
+    request::{Request, Response},
     resolver::TimedResolver,
 };
 use crate::{
@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// Sends the request once. The response must be complete by the deadline.
-    pub(crate) fn send(&self, request: &Request<'_>, deadline: Deadline) -> Result<Answer, Error> {
+    pub(crate) fn send(&self, request: &Request<'_>, deadline: Deadline) -> Result<Response, Error> {
         let left = deadline.left();
         if left.is_zero() {
             return Err(Error::new(
@@ -73,14 +73,14 @@ impl Session {
             ));
         }
         self.handshake.stage.begin();
-        let answer = self.run(request, left).and_then(|response| {
+        let result = self.run(request, left).and_then(|response| {
             self.handshake.stage.headers_received();
             read(response, request.limit)
         });
-        answer.map_err(|e| failure::explain(&e, &self.handshake, &self.material, left))
+        result.map_err(|e| failure::explain(&e, &self.handshake, &self.material, left))
     }
 
-    fn run(&self, request: &Request<'_>, left: Duration) -> Result<Response<Body>, ureq::Error> {
+    fn run(&self, request: &Request<'_>, left: Duration) -> Result<HttpResponse<Body>, ureq::Error> {
         let mut builder = ureq::http::Request::builder()
             .method(request.method.clone())
             .uri(format!("{}{}", self.base, request.path));
@@ -171,7 +171,7 @@ fn headers(kubeconfig: &Kubeconfig, material: &Material) -> Result<Vec<(HeaderNa
     Ok(headers)
 }
 
-fn read(mut response: Response<Body>, largest: u64) -> Result<Answer, ureq::Error> {
+fn read(mut response: HttpResponse<Body>, largest: u64) -> Result<Response, ureq::Error> {
     let text = |name: HeaderName| {
         response
             .headers()
@@ -184,7 +184,7 @@ fn read(mut response: Response<Body>, largest: u64) -> Result<Answer, ureq::Erro
     let retry_after = text(header::RETRY_AFTER)
         .and_then(|v| v.trim().parse().ok())
         .map(Duration::from_secs);
-    Ok(Answer {
+    Ok(Response {
         status: response.status().as_u16(),
         content_type,
         retry_after,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::request::Answer;
+use super::request::Response;
 use crate::{
     credentials::material::Material,
     error::{Class, Error},
@@ -31,15 +31,15 @@ struct Details {
 }
 
 /// Fails unless the request succeeded.
-pub(crate) fn check(answer: &Answer, material: &Material) -> Result<(), Error> {
-    if matches!(answer.status, 200..=202) {
+pub(crate) fn check(response: &Response, material: &Material) -> Result<(), Error> {
+    if matches!(response.status, 200..=202) {
         return Ok(());
     }
-    let status: Status = serde_json::from_slice(&answer.body).unwrap_or_default();
-    let asked = status.details.as_ref().and_then(|d| d.retry_after_seconds);
-    let retry_after = answer.retry_after.or(asked.map(Duration::from_secs));
-    let quoted = quote(answer, &status, material);
-    let (class, cause) = classify(answer.status, &status, &quoted);
+    let status: Status = serde_json::from_slice(&response.body).unwrap_or_default();
+    let in_body = status.details.as_ref().and_then(|d| d.retry_after_seconds);
+    let retry_after = response.retry_after.or(in_body.map(Duration::from_secs));
+    let quoted = quote(response, &status, material);
+    let (class, cause) = classify(response.status, &status, &quoted);
     Err(Error::new(class, cause).after(retry_after))
 }
 
@@ -115,7 +115,7 @@ fn forbidden(is_status: bool, quoted: &str) -> (Class, String) {
 }
 
 /// Quotes the response as one short line without a secret.
-fn quote(answer: &Answer, status: &Status, material: &Material) -> String {
+fn quote(response: &Response, status: &Status, material: &Material) -> String {
     let text = match &status.message {
         Some(message) if !message.is_empty() => message.clone(),
         // Some errors of the API server have a reason and no message.
@@ -124,15 +124,15 @@ fn quote(answer: &Answer, status: &Status, material: &Material) -> String {
             (Some(reason), _) => reason.clone(),
             _ => "no message".to_owned(),
         },
-        _ => return quote_body(answer, material),
+        _ => return quote_body(response, material),
     };
     line(&text, material)
 }
 
 /// Quotes the body of a response that is not a Status.
-fn quote_body(answer: &Answer, material: &Material) -> String {
-    let text = String::from_utf8_lossy(&answer.body[..answer.body.len().min(4096)]);
-    if answer.content_type.contains("html") || text.trim_start().starts_with('<') {
+fn quote_body(response: &Response, material: &Material) -> String {
+    let text = String::from_utf8_lossy(&response.body[..response.body.len().min(4096)]);
+    if response.content_type.contains("html") || text.trim_start().starts_with('<') {
         let title = text
             .split_once("<title>")
             .and_then(|(_, rest)| rest.split_once("</title>"));

@@ -35,25 +35,17 @@ impl Server {
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "https" } else { "http" };
-        let (open, close) = if self.host.contains(':') {
-            ("[", "]")
-        } else {
-            ("", "")
-        };
-        write!(
-            f,
-            "{scheme}://{open}{}{close}:{}{}",
-            self.host, self.port, self.path
-        )
+        let (port, path) = (self.port, &self.path);
+        match self.host.as_str() {
+            address if address.contains(':') => write!(f, "{scheme}://[{address}]:{port}{path}"),
+            host => write!(f, "{scheme}://{host}:{port}{path}"),
+        }
     }
 }
 
 /// Parses a `server` field. The error quotes the URL, unless it contains a password.
 pub(super) fn parse(url: &str) -> Result<Server, String> {
     let url = url.trim();
-    if url.is_empty() {
-        return Err("has no server; set its URL, such as https://10.96.0.1:443".to_owned());
-    }
     let (scheme, rest) = url.split_once("://").unwrap_or(("https", url));
     let tls = match scheme.to_ascii_lowercase().as_str() {
         "https" => true,

@@ -74,7 +74,7 @@ pub fn read<S: DeserializeOwned>(body: &[u8], kind: &str) -> Result<Object<S>, S
 }
 
 /// Reads an object of this kind and version, such as the answer to a review.
-pub fn read_answer<T: DeserializeOwned>(body: &[u8], kind: &str, version: &str) -> Result<T, String> {
+pub fn read_versioned<T: DeserializeOwned>(body: &[u8], kind: &str, version: &str) -> Result<T, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Head {

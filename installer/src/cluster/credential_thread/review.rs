@@ -19,7 +19,7 @@ use crate::{
     cluster::{
         api,
         permissions::{self, Need},
-        requests::Requests,
+        requests,
         token::Token,
         uninstall::Evidence,
     },
@@ -167,8 +167,8 @@ impl Reviewer {
 /// Returns the user name that the API server knows the client by; empty before Kubernetes 1.28, which has no review for it
 /// but has then authenticated the client.
 pub fn accepted(mut client: Client) -> Result<String, Error> {
-    match client.self_subject_review() {
-        Ok(user) => Ok(user.username),
+    match requests::whoami(&mut client) {
+        Ok(user) => Ok(user),
         Err(e) if e.class == Class::NotFound => Ok(String::new()),
         Err(e) => Err(e),
     }

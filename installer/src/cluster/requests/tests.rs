@@ -56,22 +56,21 @@ fn wanted<'a>(bound: Option<BoundTo<'a>>) -> TokenRequest<'a> {
 }
 
 #[test]
-fn the_server_says_who_we_are_and_what_we_may() {
+fn identity_and_rights_are_reviewed() {
     let cluster = Cluster::new();
     let mut client = cluster.client();
-    let user = client.self_subject_review().unwrap();
-    assert_eq!(user.username, ACCOUNT);
+    assert_eq!(whoami(&mut client).unwrap(), ACCOUNT);
 
-    assert!(client.can_i("get", "pods", "").unwrap());
+    assert!(can_i(&mut client, "get", "pods", "").unwrap());
     cluster.api.forbid("get", "pods");
-    assert!(!client.can_i("get", "pods", "").unwrap());
-    assert!(client.can_i("create", "serviceaccounts", "token").unwrap());
+    assert!(!can_i(&mut client, "get", "pods", "").unwrap());
+    assert!(can_i(&mut client, "create", "serviceaccounts", "token").unwrap());
     cluster.api.forbid("create", "serviceaccounts/token");
-    assert!(!client.can_i("create", "serviceaccounts", "token").unwrap());
+    assert!(!can_i(&mut client, "create", "serviceaccounts", "token").unwrap());
 }
 
 #[test]
-fn a_token_is_minted_for_a_node_and_works_until_the_node_is_gone() {
+fn node_bound_token_is_revoked_with_the_node() {
     let cluster = Cluster::new();
     cluster.api.put_node("node1", "uid-1");
     let mut asking = cluster.client();
@@ -80,31 +79,31 @@ fn a_token_is_minted_for_a_node_and_works_until_the_node_is_gone() {
         name: "node1",
         uid: "uid-1",
     };
-    let minted = asking.token_request(&wanted(Some(bound))).unwrap();
+    let minted = token_request(&mut asking, &wanted(Some(bound))).unwrap();
     let in_a_day = clock::now() + 86_400;
     assert!((minted.expires - in_a_day).abs() < 60, "{minted:?}");
     let token = std::str::from_utf8(minted.token.reveal()).unwrap();
     assert!(!format!("{minted:?}").contains(token));
 
-    let user = client(&cluster, token).self_subject_review().unwrap();
     assert_eq!(
-        user.username,
+        whoami(&mut client(&cluster, token)).unwrap(),
         "system:serviceaccount:linkerd-cni:evergreen-cni-plugin"
     );
-    assert_eq!(asking.node("node1").unwrap().uid, "uid-1");
+    assert_eq!(node(&mut asking, "node1").unwrap().uid, "uid-1");
     cluster.api.remove("/api/v1/nodes/node1");
     assert_eq!(
-        client(&cluster, token).self_subject_review().unwrap_err().class,
+        whoami(&mut client(&cluster, token)).unwrap_err().class,
         Class::Unauthorized
     );
 }
 
 #[test]
-fn a_token_that_cannot_be_minted_says_by_its_class_what_to_try_next() {
+fn refused_token_requests_have_distinct_classes() {
     let cluster = Cluster::new();
     cluster.api.put_node("node1", "uid-2");
     let mut client = cluster.client();
-    let mut class = |bound: Option<BoundTo<'_>>| client.token_request(&wanted(bound)).unwrap_err().class;
+    let mut class =
+        |bound: Option<BoundTo<'_>>| token_request(&mut client, &wanted(bound)).unwrap_err().class;
     let on = |kind, name, uid| Some(BoundTo { kind, name, uid });
     assert_eq!(class(on("Node", "node1", "uid-1")), Class::Conflict);
     assert_eq!(class(on("Node", "node9", "")), Class::NotFound);
@@ -114,7 +113,7 @@ fn a_token_that_cannot_be_minted_says_by_its_class_what_to_try_next() {
 }
 
 #[test]
-fn a_daemonset_is_there_going_or_gone() {
+fn daemonset_exists_is_deleted_or_gone() {
     let cluster = Cluster::new();
     let path = "/apis/apps/v1/namespaces/linkerd-cni/daemonsets/linkerd-cni";
     cluster.api.put(
@@ -122,7 +121,7 @@ fn a_daemonset_is_there_going_or_gone() {
         json!({"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"uid": "u"}}),
     );
     let mut client = cluster.client();
-    let mut ask = || client.daemonset("linkerd-cni", "linkerd-cni");
+    let mut ask = || daemonset(&mut client, "linkerd-cni", "linkerd-cni");
     assert!(!ask().unwrap().deleting);
     let going = json!({"uid": "u", "deletionTimestamp": "2026-11-30T00:00:00Z"});
     cluster.api.put(
@@ -135,29 +134,32 @@ fn a_daemonset_is_there_going_or_gone() {
 }
 
 #[test]
-fn an_event_is_created_and_a_pod_deleted_only_under_its_own_uid() {
+fn pod_is_deleted_only_by_its_uid() {
     let cluster = Cluster::new();
     let mut client = cluster.client();
     let event = json!({"kind": "Event", "apiVersion": "v1", "metadata": {"generateName": "web-0."}, "reason": "Unmeshed"});
-    client
-        .create("/api/v1/namespaces/shop/events", &event, "report an Event")
-        .unwrap();
+    create(
+        &mut client,
+        "/api/v1/namespaces/shop/events",
+        &event,
+        "report an Event",
+    )
+    .unwrap();
     assert_eq!(
         cluster.api.objects_under("/api/v1/namespaces/shop/events/")[0]["reason"],
         "Unmeshed"
     );
-    let pod = client.object(POD, "get pod shop/web-0").unwrap();
+    let pod = get(&mut client, POD, "get pod shop/web-0").unwrap();
     let uid = pod["metadata"]["uid"].as_str().unwrap().to_owned();
     assert_eq!(
-        client
-            .delete(POD, "other", "delete pod shop/web-0")
+        delete(&mut client, POD, "other", "delete pod shop/web-0")
             .unwrap_err()
             .class,
         Class::Conflict
     );
-    client.delete(POD, &uid, "delete pod shop/web-0").unwrap();
+    delete(&mut client, POD, &uid, "delete pod shop/web-0").unwrap();
     assert_eq!(
-        client.object(POD, "get pod shop/web-0").unwrap_err().class,
+        get(&mut client, POD, "get pod shop/web-0").unwrap_err().class,
         Class::NotFound
     );
 }

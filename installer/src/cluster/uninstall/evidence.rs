@@ -10,7 +10,7 @@ use evergreen_kube::{Class, Client, Error, Source, deadline::Deadline};
 
 use crate::{
     cli::config::Config,
-    cluster::{api, identity, requests::Requests},
+    cluster::{api, identity, requests},
 };
 
 /// The name of no pod. Asking for it is enough: a 404 shows that the permission is there.
@@ -172,12 +172,14 @@ pub fn survey(config: &Config, baseline: &Baseline, timeout: Duration) -> Eviden
 fn daemonset(config: &Config, timeout: Duration) -> Evidence {
     let Some(namespace) = identity::pod_namespace(&config.server) else {
         // An API server that does not answer is the more useful cause: ask for something that needs no namespace.
-        return match as_pod(config, timeout).and_then(|mut client| client.self_subject_review()) {
+        return match as_pod(config, timeout).and_then(|mut client| requests::whoami(&mut client)) {
             Err(e) if !(is_denied(&e) || e.class == Class::NotFound) => Evidence::Unanswered(e),
             _ => Evidence::NamespaceUnknown,
         };
     };
-    match as_pod(config, timeout).and_then(|mut client| client.daemonset(&namespace, &config.daemonset)) {
+    match as_pod(config, timeout)
+        .and_then(|mut client| requests::daemonset(&mut client, &namespace, &config.daemonset))
+    {
         Ok(found) if found.deleting => Evidence::DaemonSetTerminating,
         Ok(_) => Evidence::DaemonSetExists,
         Err(e) if e.class == Class::NotFound => Evidence::DaemonSetGone,
@@ -240,7 +242,7 @@ fn is_denied(error: &Error) -> bool {
 fn namespace_terminating(config: &Config, timeout: Duration) -> bool {
     identity::pod_namespace(&config.server).is_some_and(|namespace| {
         as_pod(config, timeout)
-            .and_then(|mut client| client.namespace_metadata(&namespace))
+            .and_then(|mut client| requests::namespace(&mut client, &namespace))
             .is_ok_and(|found| found.deleting)
     })
 }

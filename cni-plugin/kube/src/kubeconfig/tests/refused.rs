@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use super::{Row, SECRET, expect_error, with, with_cluster, with_user};
 use crate::error::Class;
 
-fn wrong() -> Vec<Row> {
-    let exec = |exec: Value| with_user(json!({"exec": exec}));
-    let v1 = "client.authentication.k8s.io/v1";
+fn invalid_structures() -> Vec<Row> {
     vec![
         (
             "a pod",
@@ -47,6 +45,11 @@ fn wrong() -> Vec<Row> {
             with("users", json!(SECRET)),
             "has a field of the wrong type",
         ),
+    ]
+}
+
+fn invalid_clusters() -> Vec<Row> {
+    vec![
         (
             "an invalid server",
             with_cluster(json!({"server": "ftp://x"})),
@@ -76,6 +79,13 @@ fn wrong() -> Vec<Row> {
             with_cluster(json!({"server": "https://x", "proxy-url": "p:3128"})),
             "proxy-url is not an http://",
         ),
+    ]
+}
+
+fn invalid_users() -> Vec<Row> {
+    let exec = |exec: Value| with_user(json!({"exec": exec}));
+    let v1 = "client.authentication.k8s.io/v1";
+    vec![
         (
             "a password",
             with_user(json!({"username": "admin", "password": SECRET})),
@@ -121,7 +131,7 @@ fn wrong() -> Vec<Row> {
 
 #[test]
 fn invalid_kubeconfig_is_refused_with_a_reason() {
-    for row in wrong() {
+    for row in [invalid_structures(), invalid_clusters(), invalid_users()].concat() {
         expect_error(&row, Class::Kubeconfig);
     }
 }

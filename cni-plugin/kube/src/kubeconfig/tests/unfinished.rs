@@ -44,9 +44,7 @@ fn truncated_yaml_counts_as_missing_credential() {
     }
 }
 
-fn incomplete() -> Vec<Row> {
-    let exec = |exec: Value| with_user(json!({"exec": exec}));
-    let v1 = "client.authentication.k8s.io/v1";
+fn incomplete_entries() -> Vec<Row> {
     vec![
         (
             "nothing in it",
@@ -104,6 +102,13 @@ fn incomplete() -> Vec<Row> {
             with_cluster(json!({"certificate-authority": "ca.crt"})),
             "cluster \"local\": has no server",
         ),
+    ]
+}
+
+fn incomplete_credentials() -> Vec<Row> {
+    let exec = |exec: Value| with_user(json!({"exec": exec}));
+    let v1 = "client.authentication.k8s.io/v1";
+    vec![
         (
             "data that is not base64",
             with_cluster(json!({"server": "https://x", "certificate-authority-data": "s3cret-t0ken!"})),
@@ -139,7 +144,7 @@ fn incomplete() -> Vec<Row> {
 
 #[test]
 fn missing_part_counts_as_missing_credential() {
-    for row in incomplete() {
+    for row in incomplete_entries().into_iter().chain(incomplete_credentials()) {
         expect_error(&row, Class::Credential);
     }
 }
