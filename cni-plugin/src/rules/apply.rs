@@ -58,7 +58,7 @@ fn variants(programs: &[PathBuf]) -> String {
 pub(crate) fn exist(netns: &Netns, tools: Tools<'_>) -> Result<bool, Failure> {
     netns.run(|| match nft::exists() {
         Err(error) if error.is_no_nf_tables() => {
-            Ok(iptables::may_be_here() && iptables::check_alone(tools)?.is_ok())
+            Ok(iptables::may_exist() && iptables::check_complete(tools)?.is_ok())
         }
         answer => Ok(answer?),
     })?
@@ -74,7 +74,7 @@ pub(crate) fn remove(netns: &Netns, tools: Tools<'_>) -> Result<bool, Failure> {
             answer => answer,
         };
         // Even if one backend fails, the rules of the other are removed.
-        let by_iptables = iptables::may_be_here() && iptables::remove(tools)?;
+        let by_iptables = iptables::may_exist() && iptables::remove(tools)?;
         Ok(by_nf_tables? | by_iptables)
     })?
 }
@@ -100,9 +100,9 @@ pub(crate) fn compare(
             found.tables.retain(|table| !missing.contains(&table.family));
             found.matches(wanted)
         }
-        (Some(found), None) => found.is_whole(),
+        (Some(found), None) => found.matches_comments(),
         (None, Some(wanted)) => netns.run(|| iptables::check(wanted, tools))??,
-        (None, None) => netns.run(|| iptables::check_alone(tools))??,
+        (None, None) => netns.run(|| iptables::check_complete(tools))??,
     };
     compared.map_err(|difference| {
         let problem = "the rules in the pod's network namespace are not what they should be";

@@ -48,11 +48,11 @@ pub struct Tools<'a> {
 /// Why the fallback failed.
 #[derive(Debug)]
 pub struct IptablesError {
-    doing: &'static str,
+    operation: &'static str,
     family: Family,
     /// One error for each variant that was tried.
     errors: Vec<ToolError>,
-    /// Errors of undoing the other family's rules.
+    /// Errors of unoperation the other family's rules.
     left: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ pub fn remove(tools: Tools<'_>) -> Result<bool, IptablesError> {
 ///
 /// It delays the end of the process by some milliseconds. Call it only after the fallback's mark was found, or without
 /// nf_tables to hold one.
-pub fn may_be_here() -> bool {
+pub fn may_exist() -> bool {
     // For the legacy variant, the kernel only lists the tables of a namespace, and nothing until its module is loaded.
     let legacy = ["ip_tables_names", "ip6_tables_names"].iter().any(|list| {
         fs::read_to_string(format!("/proc/thread-self/net/{list}"))
@@ -120,12 +120,12 @@ pub fn check(ruleset: &Ruleset, tools: Tools<'_>) -> Result<Result<(), Differenc
 }
 
 /// Checks that there are rules and that packets reach all of them, for when the wanted rules are unknown.
-pub fn check_alone(tools: Tools<'_>) -> Result<Result<(), Difference>, IptablesError> {
+pub fn check_complete(tools: Tools<'_>) -> Result<Result<(), Difference>, IptablesError> {
     let mut any = false;
     let mut last = None;
     for family in [Family::V4, Family::V6] {
         match first_that_works("read the rules", family, tools) {
-            Ok((_, found)) => match script::is_whole(family, &found) {
+            Ok((_, found)) => match script::check_complete(family, &found) {
                 Ok(ours) => any |= ours,
                 Err(difference) => return Ok(Err(difference)),
             },
@@ -143,11 +143,11 @@ pub fn check_alone(tools: Tools<'_>) -> Result<Result<(), Difference>, IptablesE
 }
 
 fn apply_table(table: &Table, tools: Tools<'_>) -> Result<Tool, IptablesError> {
-    const DOING: &str = "write the rules";
-    let (tool, found) = first_that_works(DOING, table.family, tools)?;
+    const OPERATION: &str = "write the rules";
+    let (tool, found) = first_that_works(OPERATION, table.family, tools)?;
     match tool.restore(&script::install(table, &found), tools) {
         Ok(()) => Ok(tool),
-        Err(failure) => Err(IptablesError::new(DOING, table.family, vec![failure])),
+        Err(failure) => Err(IptablesError::new(OPERATION, table.family, vec![failure])),
     }
 }
 
@@ -171,12 +171,12 @@ fn remove_with(tool: &Tool, found: &Found, tools: Tools<'_>) -> Result<bool, Too
 
 /// Returns the first variant that can read the table `nat` in this namespace, and what it read.
 fn first_that_works(
-    doing: &'static str,
+    operation: &'static str,
     family: Family,
     tools: Tools<'_>,
 ) -> Result<(Tool, Found), IptablesError> {
     let found =
-        tool::find(family, tools).map_err(|missing| IptablesError::new(doing, family, vec![missing]))?;
+        tool::find(family, tools).map_err(|missing| IptablesError::new(operation, family, vec![missing]))?;
     let mut errors = Vec::new();
     for tool in found {
         match tool.save(tools) {
@@ -184,15 +184,15 @@ fn first_that_works(
             Err(error) => errors.push(error),
         }
     }
-    Err(IptablesError::new(doing, family, errors))
+    Err(IptablesError::new(operation, family, errors))
 }
 
 // === impl IptablesError ===
 
 impl IptablesError {
-    fn new(doing: &'static str, family: Family, errors: Vec<ToolError>) -> Self {
+    fn new(operation: &'static str, family: Family, errors: Vec<ToolError>) -> Self {
         Self {
-            doing,
+            operation,
             family,
             errors,
             left: Vec::new(),
@@ -202,7 +202,7 @@ impl IptablesError {
 
 impl fmt::Display for IptablesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "iptables: cannot {} for {}: ", self.doing, self.family)?;
+        write!(f, "iptables: cannot {} for {}: ", self.operation, self.family)?;
         for (i, error) in self.errors.iter().enumerate() {
             write!(f, "{}{error}", if i == 0 { "" } else { "; then " })?;
         }

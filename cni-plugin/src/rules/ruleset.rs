@@ -5,7 +5,7 @@
 //!
 //! The text of a [`Ruleset`] is what `nft -f` reads and `nft list table` shows. Each rule's comment holds its position, a
 //! checksum of the whole ruleset and its purpose, so that the kernel's copy can be checked later without knowing the
-//! wanted rules (see [`Ruleset::is_whole`]).
+//! wanted rules (see [`Ruleset::matches_comments`]).
 
 mod build;
 mod compare;

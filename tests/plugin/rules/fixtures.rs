@@ -49,7 +49,7 @@ fn fixtures_produce_their_rules() {
         // every older pod as changed.
         namespace
             .run(evergreen_cni::rules::nft::read)
-            .map(|found: Ruleset| found.is_whole())
+            .map(|found: Ruleset| found.matches_comments())
             .unwrap()
             .unwrap();
     }

@@ -219,7 +219,7 @@ fn disconnected_chain_is_found_without_the_ruleset() {
     let namespace = Namespace::new();
     let alone = || {
         let checked = namespace
-            .run(|| iptables::check_alone(tools))
+            .run(|| iptables::check_complete(tools))
             .unwrap_or_else(|e| panic!("{e}"));
         checked.map_err(|difference| difference.to_string())
     };

@@ -53,7 +53,9 @@ fn nft_reads_the_printed_ruleset_identically() {
         found
             .matches(&ruleset)
             .unwrap_or_else(|e| panic!("what nft made: {e}"));
-        found.is_whole().unwrap_or_else(|e| panic!("what nft made: {e}"));
+        found
+            .matches_comments()
+            .unwrap_or_else(|e| panic!("what nft made: {e}"));
     }
 }
 
@@ -211,7 +213,7 @@ fn foreign_change_is_found_and_named() {
         let (against_wanted, by_itself) = match namespace.run(nft::read) {
             Ok(found) => (
                 found.matches(&wanted).unwrap_err().to_string(),
-                found.is_whole().unwrap_err().to_string(),
+                found.matches_comments().unwrap_err().to_string(),
             ),
             Err(e) => (e.to_string(), e.to_string()),
         };

@@ -91,7 +91,7 @@ pub(super) fn removal(found: &Found) -> Option<String> {
 /// Checks that both chains exist, have rules and a jump to each. Returns false when nothing of the plugin exists.
 ///
 /// For when the wanted rules are unknown. It detects less than with nf_tables: there are no comments with a checksum.
-pub(super) fn is_whole(family: Family, found: &Found) -> Result<bool, Difference> {
+pub(super) fn check_complete(family: Family, found: &Found) -> Result<bool, Difference> {
     if *found == Found::default() {
         return Ok(false);
     }

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug)]
 pub struct NftError {
     /// The request, as in "add rule 3 of chain output ...".
-    doing: String,
+    operation: String,
     cause: io::Error,
     /// The kernel's error text, if any.
     text: Option<String>,
@@ -56,59 +56,53 @@ impl NftError {
     }
 
     /// A socket that cannot be opened or set up.
-    pub(super) fn open(cause: io::Error) -> Self {
+    pub(super) fn open(cause: impl Into<io::Error>) -> Self {
+        let cause = cause.into();
         let why = match cause.raw_os_error() {
             Some(libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT | libc::ESOCKTNOSUPPORT) => Why::NoNfTables,
             Some(libc::EPERM | libc::EACCES) => Why::NotPermitted,
             _ => Why::Other,
         };
-        Self {
-            doing: "open a netlink socket to netfilter".into(),
-            cause,
-            text: None,
-            why,
-        }
+        Self::new("open a netlink socket to netfilter", cause, why)
     }
 
     /// A socket that fails to send or receive.
-    pub(super) fn talk(doing: &str, cause: io::Error) -> Self {
+    pub(super) fn talk(operation: &str, cause: impl Into<io::Error>) -> Self {
+        let cause = cause.into();
         let why = match cause.raw_os_error() {
             Some(libc::EAGAIN | libc::ENOBUFS) => Why::NoAnswer,
             Some(libc::EPERM | libc::EACCES) => Why::NotPermitted,
             _ => Why::Other,
         };
-        Self {
-            doing: doing.into(),
-            cause,
-            text: None,
-            why,
-        }
+        Self::new(operation, cause, why)
     }
 
     /// A message that the kernel refused, single or part of a batch.
     pub(super) fn refused(
-        doing: &str,
+        operation: &str,
         refusal: Refusal,
         part: Option<Part<'_>>,
         expression: Option<&str>,
     ) -> Self {
-        let why = why(refusal.errno, part, expression);
         let cause = io::Error::from_raw_os_error(refusal.errno);
         Self {
-            doing: doing.into(),
-            cause,
             text: refusal.text,
-            why,
+            ..Self::new(operation, cause, why(refusal.errno, part, expression))
         }
     }
 
     /// Something in the plugin's table that it did not write.
     pub(super) fn foreign(what: String) -> Self {
+        let why = Why::Foreign(Difference::new(what));
+        Self::new("read the rules", io::ErrorKind::InvalidData.into(), why)
+    }
+
+    fn new(operation: &str, cause: io::Error, why: Why) -> Self {
         Self {
-            doing: "read the rules".into(),
-            cause: io::ErrorKind::InvalidData.into(),
+            operation: operation.into(),
+            cause,
             text: None,
-            why: Why::Foreign(Difference::new(what)),
+            why,
         }
     }
 
@@ -152,34 +146,24 @@ impl fmt::Display for NftError {
         if let Why::Foreign(difference) = &self.why {
             return difference.fmt(f);
         }
-        write!(f, "nf_tables: cannot {}: {}", self.doing, self.cause)?;
+        write!(f, "nf_tables: cannot {}: {}", self.operation, self.cause)?;
         if let Some(text) = &self.text {
             write!(f, " ({text})")?;
         }
         match &self.why {
-            Why::NoNfTables => write!(f, "; this kernel has no nf_tables: load the module nf_tables"),
-            Why::NoNat => write!(
-                f,
-                "; this kernel's nf_tables has no nat: load the module nft_chain_nat"
+            Why::NoNfTables => f.write_str("; this kernel has no nf_tables: load the module nf_tables"),
+            Why::NoNat => f.write_str("; this kernel's nf_tables has no nat: load the module nft_chain_nat"),
+            Why::NoIpv6Nat => f.write_str(
+                "; this kernel's nf_tables has no nat for IPv6: load the modules ipv6 and nft_chain_nat, or set \"ipv6\": false",
             ),
-            Why::NoIpv6Nat => write!(
+            Why::NoExpression(name) => write!(
                 f,
-                "; this kernel's nf_tables has no nat for IPv6: load the modules ipv6 and nft_chain_nat, or set \"ipv6\": false"
+                "; this kernel's nf_tables lacks the expression {name}: load the module nft_{name}"
             ),
-            Why::NoExpression(name) => {
-                write!(
-                    f,
-                    "; this kernel's nf_tables lacks the expression {name}: load the module nft_{name}"
-                )
+            Why::NotPermitted => {
+                f.write_str("; the plugin needs CAP_NET_ADMIN in the pod's network namespace")
             }
-            Why::NotPermitted => write!(
-                f,
-                "; the plugin needs CAP_NET_ADMIN in the pod's network namespace"
-            ),
-            Why::NoAnswer => write!(
-                f,
-                "; the kernel did not answer, so the result is unknown: try again"
-            ),
+            Why::NoAnswer => f.write_str("; the kernel did not answer, so the result is unknown: try again"),
             Why::Foreign(_) | Why::Other => Ok(()),
         }
     }

@@ -2,10 +2,12 @@
 
 use std::{io, os::fd::OwnedFd, time::Duration};
 
-use rustix::io::retry_on_intr;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
-    sockopt::{self, Timeout},
+use rustix::{
+    io::retry_on_intr,
+    net::{
+        AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+        sockopt::{self, Timeout},
+    },
 };
 
 use super::{
@@ -49,9 +51,8 @@ impl NftSocket {
     pub(super) fn open() -> Result<Self, NftError> {
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
         let socket = socket_with(family, kind, SocketFlags::CLOEXEC, Some(netlink::NETFILTER))
-            .map_err(|e| NftError::open(e.into()))?;
-        sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT))
-            .map_err(|e| NftError::open(e.into()))?;
+            .map_err(NftError::open)?;
+        sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(ANSWER_TIMEOUT)).map_err(NftError::open)?;
         // Kernels before 4.12 lack both options: their errors have no text, and repeat the message they answer.
         let _ = sys::enable_netlink_option(&socket, libc::NETLINK_EXT_ACK);
         let _ = sys::enable_netlink_option(&socket, libc::NETLINK_CAP_ACK);
@@ -111,14 +112,14 @@ impl NftSocket {
     /// Returns true when the object exists that the request names.
     fn has(
         &mut self,
-        doing: &str,
+        operation: &str,
         kind: libc::c_int,
         family: u8,
         name: impl FnOnce(&mut Writer),
     ) -> Result<bool, NftError> {
         let sequence = self.request(kind, 0, family, name)?;
         loop {
-            let length = self.receive(doing)?;
+            let length = self.receive(operation)?;
             for message in Messages::of(&self.buffer[..length]).filter(|m| m.sequence == sequence) {
                 match answer(&message) {
                     None => return Ok(true),
@@ -127,7 +128,7 @@ impl NftSocket {
                     Some(Err(refusal)) if matches!(refusal.errno, libc::ENOENT | libc::EAFNOSUPPORT) => {
                         return Ok(false);
                     }
-                    Some(Err(refusal)) => return Err(NftError::refused(doing, refusal, None, None)),
+                    Some(Err(refusal)) => return Err(NftError::refused(operation, refusal, None, None)),
                 }
             }
         }
@@ -202,39 +203,40 @@ impl NftSocket {
         // The kernel doubles the size. FORCE exceeds the system's limit and needs CAP_NET_ADMIN, which the rules need, too.
         sockopt::set_socket_send_buffer_size_force(&self.socket, length)
             .or_else(|_| sockopt::set_socket_send_buffer_size(&self.socket, length))
-            .map_err(|e| NftError::talk("enlarge the send buffer for the rules", e.into()))
+            .map_err(|e| NftError::talk("enlarge the send buffer for the rules", e))
     }
 
     fn send(&self, bytes: &[u8]) -> Result<(), NftError> {
-        const DOING: &str = "send the request";
+        const OPERATION: &str = "send the request";
         // The kernel has processed the datagram when this returns. An interrupted call has sent nothing.
         match retry_on_intr(|| send(&self.socket, bytes, SendFlags::empty())) {
             Ok(length) if length == bytes.len() => Ok(()),
-            Ok(_) => Err(NftError::talk(DOING, io::ErrorKind::WriteZero.into())),
-            Err(e) => Err(NftError::talk(DOING, e.into())),
+            Ok(_) => Err(NftError::talk(OPERATION, io::ErrorKind::WriteZero)),
+            Err(e) => Err(NftError::talk(OPERATION, e)),
         }
     }
 
-    fn receive(&mut self, doing: &str) -> Result<usize, NftError> {
+    fn receive(&mut self, operation: &str) -> Result<usize, NftError> {
         let buffer = &mut self.buffer;
         // TRUNC: the length is that of the datagram, also when the buffer is shorter.
         match retry_on_intr(|| recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC)) {
-            Ok((_, length)) if length > buffer.len() => {
-                Err(NftError::talk(doing, io::Error::from_raw_os_error(libc::ENOBUFS)))
-            }
+            Ok((_, length)) if length > buffer.len() => Err(NftError::talk(
+                operation,
+                io::Error::from_raw_os_error(libc::ENOBUFS),
+            )),
             Ok((_, length)) => Ok(length),
-            Err(e) => Err(NftError::talk(doing, e.into())),
+            Err(e) => Err(NftError::talk(operation, e)),
         }
     }
 }
 
 fn refused_part(batch: &Batch<'_>, refusal: Refusal) -> NftError {
     let part = batch.part(refusal.sequence);
-    let doing = part.map_or_else(|| "change the ruleset".to_owned(), |part| part.to_string());
+    let operation = part.map_or_else(|| "change the ruleset".to_owned(), |part| part.to_string());
     let expression = refusal
         .offset
         .and_then(|offset| batch.expression_at(refusal.sequence, offset));
-    NftError::refused(&doing, refusal, part, expression)
+    NftError::refused(&operation, refusal, part, expression)
 }
 
 /// Reads an answer; none when the message is data.

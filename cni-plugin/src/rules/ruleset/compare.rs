@@ -12,20 +12,15 @@ impl Ruleset {
     /// Compares these rules, found in the kernel, with the wanted ones.
     pub fn matches(&self, wanted: &Self) -> Result<(), Difference> {
         for table in &wanted.tables {
-            match self.tables.iter().find(|found| found.family == table.family) {
-                Some(found) => found.matches(table)?,
-                None => return Err(Difference(format!("table {} is missing", title(table.family)))),
-            }
+            let mut tables = self.tables.iter();
+            let found = tables.find(|found| found.family == table.family);
+            found
+                .ok_or_else(|| missing(format_args!("table {}", title(table.family))))?
+                .matches(table)?;
         }
-        match self
-            .tables
-            .iter()
-            .find(|found| wanted.tables.iter().all(|t| t.family != found.family))
-        {
-            Some(extra) => Err(Difference(format!(
-                "table {} should not be there",
-                title(extra.family)
-            ))),
+        let is_extra = |found: &&Table| wanted.tables.iter().all(|table| table.family != found.family);
+        match self.tables.iter().find(is_extra) {
+            Some(extra) => Err(unwanted(format_args!("table {}", title(extra.family)))),
             None => Ok(()),
         }
     }
@@ -33,14 +28,13 @@ impl Ruleset {
     /// Compares these rules, found in the kernel, with their own comments, for when the wanted rules are unknown.
     ///
     /// Success means that nothing was lost or changed since ADD, not that the rules are still right.
-    pub fn is_whole(&self) -> Result<(), Difference> {
+    pub fn matches_comments(&self) -> Result<(), Difference> {
         if self.tables.is_empty() {
             return Err(Difference(format!("there is no table {TABLE}")));
         }
         for table in &self.tables {
             for hook in [Hook::Prerouting, Hook::Output] {
-                let found = table.chains.iter().find(|chain| chain.hook == hook);
-                found.ok_or_else(|| table.lacks(hook))?.is_counted(table)?;
+                table.chain(hook)?.positions_match(table)?;
             }
         }
         let sum = self.sum();
@@ -58,107 +52,83 @@ impl Table {
     fn matches(&self, wanted: &Self) -> Result<(), Difference> {
         let title = title(wanted.family);
         for set in &wanted.sets {
-            match self.sets.iter().find(|found| found.name == set.name) {
-                None => {
-                    return Err(Difference(format!(
-                        "set {} of table {title} is missing",
-                        set.name
-                    )));
-                }
-                Some(found) if found == set => {}
-                Some(found) => {
-                    let (found, wanted) = (found.elements.excerpt(), set.elements.excerpt());
-                    return Err(Difference(format!(
-                        "set {} of table {title} holds {found}; wanted {wanted}",
-                        set.name
-                    )));
-                }
+            let place = format!("set {} of table {title}", set.name);
+            let found = self.sets.iter().find(|found| found.name == set.name);
+            let found = found.ok_or_else(|| missing(&place))?;
+            if found != set {
+                let (found, wanted) = (found.elements.excerpt(), set.elements.excerpt());
+                return Err(Difference(format!("{place} holds {found}; wanted {wanted}")));
             }
         }
-        if let Some(extra) = self
-            .sets
-            .iter()
-            .find(|found| wanted.sets.iter().all(|s| s.name != found.name))
-        {
-            return Err(Difference(format!(
-                "set {} of table {title} should not be there",
-                extra.name
-            )));
+        let mut sets = self.sets.iter();
+        if let Some(extra) = sets.find(|found| wanted.sets.iter().all(|set| set.name != found.name)) {
+            return Err(unwanted(format_args!("set {} of table {title}", extra.name)));
         }
         for chain in &wanted.chains {
-            match self.chains.iter().find(|found| found.hook == chain.hook) {
-                Some(found) => found.matches(chain, wanted)?,
-                None => return Err(self.lacks(chain.hook)),
-            }
+            self.chain(chain.hook)?.matches(chain, wanted)?;
         }
         Ok(())
     }
 
-    fn lacks(&self, hook: Hook) -> Difference {
-        Difference(format!(
-            "chain {} of table {} is missing",
-            hook.name(),
-            title(self.family)
-        ))
+    fn chain(&self, hook: Hook) -> Result<&Chain, Difference> {
+        let found = self.chains.iter().find(|chain| chain.hook == hook);
+        found.ok_or_else(|| {
+            let (hook, title) = (hook.name(), title(self.family));
+            missing(format_args!("chain {hook} of table {title}"))
+        })
     }
 }
 
 impl Chain {
     fn matches(&self, wanted: &Self, table: &Table) -> Result<(), Difference> {
-        let place = |i: usize| {
-            format!(
-                "rule {} of chain {} in table {}",
-                i + 1,
-                wanted.hook.name(),
-                title(table.family)
-            )
-        };
-        for (i, rule) in wanted.rules.iter().enumerate() {
-            match self.rules.get(i) {
-                None => {
-                    return Err(Difference(format!(
-                        "{} is missing: {}",
-                        place(i),
-                        rule.text(table.family)
-                    )));
-                }
+        for i in 0..self.rules.len().max(wanted.rules.len()) {
+            let text = |rule: &Rule| rule.text(table.family);
+            let difference = match (self.rules.get(i), wanted.rules.get(i)) {
                 // Comments may differ between versions of the plugin.
-                Some(found) if (found.when, found.then) == (rule.when, rule.then) => {}
-                Some(found) => {
-                    let (found, wanted) = (found.text(table.family), rule.text(table.family));
-                    return Err(Difference(format!("{} is {found}; wanted {wanted}", place(i))));
-                }
-            }
+                (Some(found), Some(rule)) if (found.when, found.then) == (rule.when, rule.then) => continue,
+                (Some(found), Some(rule)) => format!("is {}; wanted {}", text(found), text(rule)),
+                (Some(found), None) => format!("should not be there: {}", text(found)),
+                (None, Some(rule)) => format!("is missing: {}", text(rule)),
+                (None, None) => break,
+            };
+            let (n, place) = (i + 1, self.place(table));
+            return Err(Difference(format!("rule {n} of {place} {difference}")));
         }
-        match self.rules.get(wanted.rules.len()) {
-            Some(extra) => {
-                let (place, extra) = (place(wanted.rules.len()), extra.text(table.family));
-                Err(Difference(format!("{place} should not be there: {extra}")))
-            }
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Checks that the chain has rules, in the number and order that their comments state.
-    fn is_counted(&self, table: &Table) -> Result<(), Difference> {
-        let place = format!("chain {} in table {}", self.hook.name(), title(table.family));
+    fn positions_match(&self, table: &Table) -> Result<(), Difference> {
+        let place = self.place(table);
         if self.rules.is_empty() {
             return Err(Difference(format!("{place} is empty")));
         }
         for (i, rule) in self.rules.iter().enumerate() {
             let position = format!("{}/{}", i + 1, self.rules.len());
             if rule.position() != position {
-                let found = &rule.comment;
+                let comment = &rule.comment;
                 return Err(Difference(format!(
-                    "rule {position} of {place} has the comment {found:?}"
+                    "rule {position} of {place} has the comment {comment:?}"
                 )));
             }
         }
         Ok(())
     }
+
+    fn place(&self, table: &Table) -> String {
+        format!("chain {} in table {}", self.hook.name(), title(table.family))
+    }
 }
 
 // === impl Difference ===
+
+fn missing(thing: impl fmt::Display) -> Difference {
+    Difference(format!("{thing} is missing"))
+}
+
+fn unwanted(thing: impl fmt::Display) -> Difference {
+    Difference(format!("{thing} should not be there"))
+}
 
 impl Difference {
     /// A difference found before rules can be compared one by one.
