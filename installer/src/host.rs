@@ -1,5 +1,5 @@
-//! One path, two views: the installer sees the node's directories below a mount point, the runtime and the plugin see
-//! them where they are. Files are opened by the first view; what is written into them, and told to people, is the second.
+//! Paths on the node, in two views: the installer sees them below a mount point and opens files there; the runtime and the
+//! plugin see them where they are, which is what files and messages name. Every folder needs them.
 
 use std::{
     ffi::OsStr,
@@ -7,8 +7,8 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// More links on one way than the kernel follows.
-const MOST_LINKS: usize = 40;
+/// How many symlinks the kernel follows in one path.
+const MAX_LINKS: usize = 40;
 
 /// A path on the node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +19,7 @@ pub struct HostPath {
 }
 
 impl HostPath {
-    /// An absolute path of the node, mounted below `prefix` (empty: this process sees the node's own root).
+    /// An absolute path on the node, mounted below `prefix` (empty if this process sees the node's own root).
     pub fn new(prefix: &Path, host: &Path) -> Self {
         let below_root = host.strip_prefix("/").unwrap_or(host);
         let here = if prefix.as_os_str().is_empty() {
@@ -34,7 +34,7 @@ impl HostPath {
         }
     }
 
-    /// Something in this directory.
+    /// Returns the path of a file in this directory.
     pub fn join(&self, name: impl AsRef<OsStr>) -> Self {
         let name = Path::new(name.as_ref());
         Self {
@@ -44,14 +44,14 @@ impl HostPath {
         }
     }
 
-    /// Where a link of this name leads.
+    /// Returns the target of a symlink that has this path.
     pub fn beside(&self, target: &Path) -> Self {
         let directory = self.host.parent().unwrap_or(Path::new("/"));
         Self::new(&self.prefix, &directory.join(target))
     }
 
-    /// What the node finds here: every link on the way is followed as the node follows it. A link to `/usr/lib/x` leads to
-    /// the node's file of that name, never to this process's own. What cannot be seen from here is taken for no link.
+    /// Returns the path with every symlink resolved as on the node: a link to `/usr/lib/x` leads to the node's file, never to
+    /// this process's own. A part that this process cannot see is not a link.
     pub fn followed(&self) -> io::Result<Self> {
         let mut links = 0;
         let mut found = PathBuf::from("/");
@@ -66,7 +66,7 @@ impl HostPath {
                 Component::Normal(name) => {
                     let next = found.join(name);
                     match fs::read_link(Self::new(&self.prefix, &next).here) {
-                        Ok(_) if links == MOST_LINKS => {
+                        Ok(_) if links == MAX_LINKS => {
                             return Err(io::Error::from_raw_os_error(libc::ELOOP));
                         }
                         Ok(target) => {
@@ -92,17 +92,17 @@ impl HostPath {
         }
     }
 
-    /// True when this process sees the node's own root: what is not there then is nowhere.
+    /// Returns true if this process sees the node's own root, so that a file it cannot see does not exist.
     pub fn sees_all(&self) -> bool {
         self.prefix.as_os_str().is_empty()
     }
 
-    /// The path to open.
+    /// Returns the path to open.
     pub fn here(&self) -> &Path {
         &self.here
     }
 
-    /// The path to write into a file that the node reads.
+    /// Returns the path as the node sees it, for files and messages.
     pub fn host(&self) -> &Path {
         &self.host
     }
@@ -122,7 +122,7 @@ mod tests {
     use crate::scratch::Scratch;
 
     #[test]
-    fn links_are_followed_as_the_node_follows_them() {
+    fn symlinks_resolve_as_on_the_node() {
         let root = Scratch::new();
         for dir in ["etc/cni/net.d", "usr/lib/cni", "run"] {
             fs::create_dir_all(root.path().join(dir)).unwrap();
@@ -133,7 +133,7 @@ mod tests {
             ("etc/cni/net.d/above", "../../../../../../usr/lib/cni/x"),
             ("lib", "usr/lib"),
             ("var-run", "/run"),
-            ("etc/cni/net.d/unseen", "/var-run/somebody/../x"),
+            ("etc/cni/net.d/unseen", "/var-run/unseen/../x"),
             ("etc/cni/net.d/loop", "loop"),
         ] {
             symlink(target, root.path().join(link)).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_opened_below_the_mount_and_named_as_the_node_sees_it() {
+    fn path_opens_below_mount_and_prints_without() {
         for (prefix, here) in [("/host", "/host/etc/cni/net.d/x"), ("", "/etc/cni/net.d/x")] {
             let path = HostPath::new(Path::new(prefix), Path::new("/etc/cni/net.d")).join("x");
             assert_eq!(path.here(), Path::new(here));

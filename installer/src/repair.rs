@@ -72,7 +72,7 @@ const RESULTS_DIR: &str = "EVERGREEN_CNI_RESULTS_DIR";
 struct Repair {
     server: Server,
     node: String,
-    place: Paths,
+    paths: Paths,
     /// Where libcni's records are, when they are mounted.
     results: Option<HostPath>,
     suspects: Suspects,
@@ -98,14 +98,14 @@ pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>, 
     };
     let dir = text(RESULTS_DIR).filter(|d| !d.is_empty());
     let given = RawSettings::default().with_variables(&lookup)?;
-    let server = Server::from_given(&given)?;
+    let server = Server::from_settings(&given)?;
     let mut signals = Signals::block().context("block SIGTERM and SIGINT")?;
     let counts = Arc::new(Counts::default());
     let asked = Arc::clone(&counts);
     serve::start(flags.admin, Arc::new(move |path| asked.answer(path)), log)?;
     let mut repair = Repair {
         results: results(&given, dir.as_deref().unwrap_or(records::USUAL_DIR), log)?,
-        place: Paths::for_removal(&given)?,
+        paths: Paths::for_removal(&given)?,
         hand: Evictor::new(&server, &counts, log),
         suspects: Suspects::new(Instant::now()),
         listed_all: None,
@@ -224,7 +224,7 @@ impl Repair {
     fn suspects(&mut self) -> BTreeMap<String, String> {
         let mut report = Report::default();
         let found = match &self.results {
-            Some(dir) => made_without_us(&self.place, dir, &mut report).unwrap_or_else(|error| {
+            Some(dir) => made_without_us(&self.paths, dir, &mut report).unwrap_or_else(|error| {
                 report.failed("records", dir, &error);
                 BTreeMap::new()
             }),
@@ -253,14 +253,14 @@ impl Repair {
 }
 
 /// The sandboxes of this node that were made without us, and what the kubelet calls their pods by.
-fn made_without_us(place: &Paths, dir: &HostPath, report: &mut Report) -> Result<BTreeMap<String, String>> {
-    let records = records::read(dir.here(), &place.type_name)?;
+fn made_without_us(paths: &Paths, dir: &HostPath, report: &mut Report) -> Result<BTreeMap<String, String>> {
+    let records = records::read(dir.here(), &paths.type_name)?;
     if records.is_empty() {
         report.notice(format_args!(
             "{dir}: no record of any pod; is this where the runtime keeps them ({RESULTS_DIR})?"
         ));
     }
-    let programming = conflist::programming(place).with_context(|| format!("look at {}", place.net_dir))?;
+    let programming = conflist::programming(paths).with_context(|| format!("look at {}", paths.net_dir))?;
     let newest = sandboxes::newest(&records, &programming).into_iter();
     let without = newest.filter(|(_, sandbox)| sandbox.unmeshed);
     Ok(without

@@ -44,32 +44,32 @@ pub fn run(
     match command::parse(arguments)? {
         Request::Help(command) => print(&command::help(command)),
         Request::Version => print(&format!("{PROGRAM} {}\n", env!("CARGO_PKG_VERSION"))),
-        Request::Run(command, given) => {
-            let given = given.with_variables(lookup)?;
-            *log = config::log(&given)?;
-            start(command, &given, *log)
+        Request::Run(command, settings) => {
+            let settings = settings.with_variables(lookup)?;
+            *log = config::log(&settings)?;
+            start(command, &settings, *log)
         }
     }
 }
 
-fn start(command: Option<Command>, given: &RawSettings, log: Log) -> Result<()> {
+fn start(command: Option<Command>, settings: &RawSettings, log: Log) -> Result<()> {
     let command = match command {
         Some(command) => command,
-        None if config::sleep(given)? => Command::Run,
+        None if config::sleep(settings)? => Command::Run,
         None => Command::Once,
     };
     match command {
-        Command::Uninstall => finish(&reconcile::uninstall(&Paths::for_removal(given)?), log),
-        Command::Check => check(&Config::from_given(given)?),
-        Command::Once | Command::Run => install(command, given, log),
+        Command::Uninstall => finish(&reconcile::uninstall(&Paths::for_removal(settings)?), log),
+        Command::Check => check(&Config::from_settings(settings)?),
+        Command::Once | Command::Run => install(command, settings, log),
     }
 }
 
-fn install(command: Command, given: &RawSettings, log: Log) -> Result<()> {
+fn install(command: Command, settings: &RawSettings, log: Log) -> Result<()> {
     // Before any file is touched: from here on a signal waits until a reconcile pass has ended.
     let signals = Signals::block().context("block SIGTERM and SIGINT")?;
-    let config = Config::from_given(given)?;
-    if config::has_two_templates(given) {
+    let config = Config::from_settings(settings)?;
+    if config::has_two_templates(settings) {
         log.with(&[("reason", &"CNI_NETWORK_CONFIG is set")])
             .warn("CNI_NETWORK_CONFIG_FILE ignored");
     }
@@ -166,8 +166,8 @@ fn finish(report: &Report, log: Log) -> Result<()> {
 
 /// Returns the directories whose changes matter: the node's, and those with the pod's credentials.
 fn directories(config: &Config) -> impl Iterator<Item = &Path> {
-    let place = &config.place;
-    let node = [place.bin_dir.here(), place.net_dir.here(), place.own_dir.here()];
+    let paths = &config.paths;
+    let node = [paths.bin_dir.here(), paths.net_dir.here(), paths.own_dir.here()];
     node.into_iter()
         .chain(config.server.token_file.parent())
         .chain(config.server.ca_file.parent())

@@ -1,4 +1,4 @@
-//! A directory for one unit test, gone with it.
+//! A temporary directory for a unit test, removed at its end.
 
 use std::{
     env, fs,
@@ -11,7 +11,7 @@ use std::{
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// An empty one.
+    /// Creates an empty directory.
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -20,7 +20,7 @@ impl Scratch {
         Self(path)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -68,14 +68,14 @@ impl Command {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request> {
     use lexopt::Arg::{Long, Short, Value};
     let mut parser = lexopt::Parser::from_args(arguments);
-    let (mut command, mut given) = (None, RawSettings::default());
+    let (mut command, mut settings) = (None, RawSettings::default());
     let mut help = false;
     while let Some(argument) = parser.next()? {
         match argument {
             Short('h') | Long("help") => help = true,
             Short('V') | Long("version") => return Ok(Request::Version),
             Long(flag) => match Setting::by_flag(flag) {
-                Some(setting) => given.flag(setting, parser.value()?)?,
+                Some(setting) => settings.flag(setting, parser.value()?)?,
                 None => bail!("unknown flag --{flag}; see {PROGRAM} --help"),
             },
             Value(word) if command.is_none() => {
@@ -89,7 +89,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request> {
     Ok(if help {
         Request::Help(command)
     } else {
-        Request::Run(command, given)
+        Request::Run(command, settings)
     })
 }
 

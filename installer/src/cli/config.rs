@@ -40,7 +40,7 @@ pub struct Paths {
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Where everything is.
-    pub place: Paths,
+    pub paths: Paths,
     /// Our entry in the conflist.
     pub entry: Entry,
     /// Which networks get the entry.
@@ -126,28 +126,28 @@ const DEFAULT_TYPE: &str = "linkerd-cni";
 
 impl Paths {
     /// Checks the settings of the paths, for a plugin of this name.
-    pub fn from_given(given: &RawSettings, type_name: &str) -> Result<Self> {
-        let prefix = Path::new(given.value("CONTAINER_MOUNT_PREFIX"));
-        let net_dir = HostPath::new(prefix, parse::absolute(given, "DEST_CNI_NET_DIR")?);
+    pub fn from_settings(settings: &RawSettings, type_name: &str) -> Result<Self> {
+        let prefix = Path::new(settings.value("CONTAINER_MOUNT_PREFIX"));
+        let net_dir = HostPath::new(prefix, parse::absolute(settings, "DEST_CNI_NET_DIR")?);
         Ok(Self {
-            bin_dir: HostPath::new(prefix, parse::absolute(given, "DEST_CNI_BIN_DIR")?),
+            bin_dir: HostPath::new(prefix, parse::absolute(settings, "DEST_CNI_BIN_DIR")?),
             own_dir: net_dir.join(format!("{type_name}.evergreen")),
-            kubeconfig: net_dir.join(parse::kubeconfig_name(given)?),
+            kubeconfig: net_dir.join(parse::kubeconfig_name(settings)?),
             net_dir,
             type_name: type_name.to_owned(),
-            image_bin_dir: parse::absolute(given, "CONTAINER_CNI_BIN_DIR")?.to_path_buf(),
-            keep_binary: parse::boolean(given, "EVERGREEN_KEEP_BINARY")?,
+            image_bin_dir: parse::absolute(settings, "CONTAINER_CNI_BIN_DIR")?.to_path_buf(),
+            keep_binary: parse::boolean(settings, "EVERGREEN_KEEP_BINARY")?,
         })
     }
 
     /// Checks what a removal needs. Of the template, if there is one, only `type` matters.
-    pub fn for_removal(given: &RawSettings) -> Result<Self> {
-        match parse::template(given)? {
-            Some(text) => Self::from_given(
-                given,
+    pub fn for_removal(settings: &RawSettings) -> Result<Self> {
+        match parse::template(settings)? {
+            Some(text) => Self::from_settings(
+                settings,
                 Entry::from_template(&text, Path::new(""), None)?.type_name(),
             ),
-            None => Self::from_given(given, DEFAULT_TYPE),
+            None => Self::from_settings(settings, DEFAULT_TYPE),
         }
     }
 
@@ -169,43 +169,43 @@ impl Paths {
 
 impl Config {
     /// Checks all settings.
-    pub fn from_given(given: &RawSettings) -> Result<Self> {
-        let Some(text) = parse::template(given)? else {
+    pub fn from_settings(settings: &RawSettings) -> Result<Self> {
+        let Some(text) = parse::template(settings)? else {
             bail!(
                 "no netconf template: set CNI_NETWORK_CONFIG to its JSON, or CNI_NETWORK_CONFIG_FILE to its file"
             );
         };
-        let server = Server::from_given(given)?;
+        let server = Server::from_settings(settings)?;
         // Without the file the plugin's default list of exempt namespaces applies.
         let namespace = server.namespace_file();
-        let net_dir = parse::absolute(given, "DEST_CNI_NET_DIR")?;
+        let net_dir = parse::absolute(settings, "DEST_CNI_NET_DIR")?;
         let entry = Entry::from_template(
             &text,
-            &net_dir.join(parse::kubeconfig_name(given)?),
+            &net_dir.join(parse::kubeconfig_name(settings)?),
             namespace.as_deref(),
         )?;
-        let place = Paths::from_given(given, entry.type_name())?;
-        let prefix = Path::new(given.value("CONTAINER_MOUNT_PREFIX"));
+        let paths = Paths::from_settings(settings, entry.type_name())?;
+        let prefix = Path::new(settings.value("CONTAINER_MOUNT_PREFIX"));
         Ok(Self {
-            networks: Networks::from_text(given.value("EVERGREEN_CONFLIST"))?,
+            networks: Networks::from_text(settings.value("EVERGREEN_CONFLIST"))?,
             server,
-            extra_ca_file: match given.value("EVERGREEN_EXTRA_CA_FILE") {
+            extra_ca_file: match settings.value("EVERGREEN_EXTRA_CA_FILE") {
                 "" => None,
-                _ => Some(parse::absolute(given, "EVERGREEN_EXTRA_CA_FILE")?.to_path_buf()),
+                _ => Some(parse::absolute(settings, "EVERGREEN_EXTRA_CA_FILE")?.to_path_buf()),
             },
-            wait: parse::seconds(given, "EVERGREEN_WAIT_SECONDS")?,
-            on_term: OnTerm::from_text(given.value("EVERGREEN_ON_TERM"))?,
-            on_term_unsure: parse::unsure(given.value("EVERGREEN_ON_TERM_UNSURE"))?,
-            daemonset: given.value("EVERGREEN_DAEMONSET").to_owned(),
-            token_source: TokenSource::from_text(given.value("EVERGREEN_TOKEN_SOURCE"))?,
-            account: parse::account(given.value("EVERGREEN_SERVICE_ACCOUNT"))?,
-            audiences: parse::list(given.value("EVERGREEN_TOKEN_AUDIENCE")),
-            token_seconds: parse::lifetime(given.value("EVERGREEN_TOKEN_SECONDS"))?,
+            wait: parse::seconds(settings, "EVERGREEN_WAIT_SECONDS")?,
+            on_term: OnTerm::from_text(settings.value("EVERGREEN_ON_TERM"))?,
+            on_term_unsure: parse::unsure(settings.value("EVERGREEN_ON_TERM_UNSURE"))?,
+            daemonset: settings.value("EVERGREEN_DAEMONSET").to_owned(),
+            token_source: TokenSource::from_text(settings.value("EVERGREEN_TOKEN_SOURCE"))?,
+            account: parse::account(settings.value("EVERGREEN_SERVICE_ACCOUNT"))?,
+            audiences: parse::list(settings.value("EVERGREEN_TOKEN_AUDIENCE")),
+            token_seconds: parse::lifetime(settings.value("EVERGREEN_TOKEN_SECONDS"))?,
             prefix: prefix.to_path_buf(),
-            kubelet_dir: HostPath::new(prefix, parse::absolute(given, "EVERGREEN_KUBELET_DIR")?),
-            node_name: Some(given.value("NODE_NAME").to_owned()).filter(|n| !n.is_empty()),
-            port: parse::port(given.value("EVERGREEN_ADMIN_PORT"))?,
-            place,
+            kubelet_dir: HostPath::new(prefix, parse::absolute(settings, "EVERGREEN_KUBELET_DIR")?),
+            node_name: Some(settings.value("NODE_NAME").to_owned()).filter(|n| !n.is_empty()),
+            port: parse::port(settings.value("EVERGREEN_ADMIN_PORT"))?,
+            paths,
             entry,
         })
     }
@@ -213,13 +213,13 @@ impl Config {
 
 impl Server {
     /// Checks the settings of the API server.
-    pub fn from_given(given: &RawSettings) -> Result<Self> {
-        let token_file = parse::absolute(given, "KUBE_TOKEN_FILE")?.to_path_buf();
+    pub fn from_settings(settings: &RawSettings) -> Result<Self> {
+        let token_file = parse::absolute(settings, "KUBE_TOKEN_FILE")?.to_path_buf();
         Ok(Self {
-            url: parse::server(given)?,
-            ca_file: match given.value("KUBE_CA_FILE") {
+            url: parse::server(settings)?,
+            ca_file: match settings.value("KUBE_CA_FILE") {
                 "" => token_file.with_file_name("ca.crt"),
-                _ => parse::absolute(given, "KUBE_CA_FILE")?.to_path_buf(),
+                _ => parse::absolute(settings, "KUBE_CA_FILE")?.to_path_buf(),
             },
             token_file,
         })
@@ -273,27 +273,27 @@ impl TokenSource {
 }
 
 /// Returns the installer's log. linkerd-cni's words for more and less detail are accepted, too.
-pub fn log(given: &RawSettings) -> Result<Log> {
-    let level = match given.value("EVERGREEN_LOG_LEVEL") {
+pub fn log(settings: &RawSettings) -> Result<Log> {
+    let level = match settings.value("EVERGREEN_LOG_LEVEL") {
         "trace" | "debug" => Level::Debug,
         "info" => Level::Info,
         "warn" | "warning" | "error" => Level::Warn,
         other => bail!("EVERGREEN_LOG_LEVEL is {other:?}: write `debug`, `info` or `warn`"),
     };
-    let format = given.value("EVERGREEN_LOG_FORMAT");
+    let format = settings.value("EVERGREEN_LOG_FORMAT");
     let format = Format::parse(format)
         .with_context(|| format!("EVERGREEN_LOG_FORMAT is {format:?}: write `logfmt` or `json`"))?;
     Ok(Log::new(Component::Installer, level).format(format))
 }
 
 /// Returns true if the template was given as text and as a file, which is then ignored.
-pub fn has_two_templates(given: &RawSettings) -> bool {
-    !given.value("CNI_NETWORK_CONFIG").is_empty() && !given.value("CNI_NETWORK_CONFIG_FILE").is_empty()
+pub fn has_two_templates(settings: &RawSettings) -> bool {
+    !settings.value("CNI_NETWORK_CONFIG").is_empty() && !settings.value("CNI_NETWORK_CONFIG_FILE").is_empty()
 }
 
 /// Returns `SLEEP`: true for `run`, false for `once`.
-pub fn sleep(given: &RawSettings) -> Result<bool> {
-    parse::boolean(given, "SLEEP")
+pub fn sleep(settings: &RawSettings) -> Result<bool> {
+    parse::boolean(settings, "SLEEP")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Our object in a conflist, made from the template the chart gives. Pure.
+//! Our entry in a conflist, made from the netconf template of the chart. Pure.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use evergreen_cni::protocol::netconf::{
 };
 use serde_json::{Map, Value, json};
 
-/// Our entry, checked.
+/// The checked entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     type_name: String,
@@ -16,31 +16,32 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Reads a template, old ones of Linkerd's charts included, and puts in what only the installer knows.
+    /// Makes the entry from a template, including those of older Linkerd charts. Adds what only the installer knows: the
+    /// kubeconfig's path and its own namespace.
     pub fn from_template(template: &str, kubeconfig: &Path, own_namespace: Option<&str>) -> Result<Self> {
         let value: Value = serde_json::from_str(template).context("the netconf template is not JSON")?;
         let Value::Object(mut object) = value else {
             bail!("the netconf template is not a JSON object")
         };
         let type_name = file_name(object.get("type"))?;
-        // Charts before 2024 asked the installer to write a token into it, for every user of the node to read.
+        // Charts before 2024 had the installer write a token here, readable by every user of the node.
         object.remove("policy");
-        fill_in(&mut object, &kubeconfig.to_string_lossy());
-        ask_for_annotations(&mut object)?;
+        replace_placeholders(&mut object, &kubeconfig.to_string_lossy());
+        request_annotations(&mut object)?;
         if let Some(namespace) = own_namespace {
             exempt(&mut object, namespace)?;
         }
         let object = Value::Object(object);
-        plugin_takes(&object)?;
+        check_with_plugin(&object)?;
         Ok(Self { type_name, object })
     }
 
-    /// The plugin's file name; also what tells our entry from everybody else's.
+    /// Returns the plugin's file name, which also tells our entry from all others.
     pub fn type_name(&self) -> &str {
         &self.type_name
     }
 
-    /// The whole object.
+    /// Returns the whole JSON object.
     pub fn object(&self) -> &Value {
         &self.object
     }
@@ -59,23 +60,25 @@ fn file_name(type_name: Option<&Value>) -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// Replaces the placeholders in every string, and drops the strings that hold one nobody may fill.
-fn fill_in(object: &mut Map<String, Value>, kubeconfig: &str) {
+/// Replaces the kubeconfig placeholder, and drops every string with another placeholder: a token must not get into a
+/// conflist.
+fn replace_placeholders(object: &mut Map<String, Value>, kubeconfig: &str) {
     object.retain(|_, value| match value {
         Value::String(text) => {
             *text = text.replace(KUBECONFIG_PLACEHOLDER, kubeconfig);
-            // Old: `__SERVICEACCOUNT_TOKEN__`, `__KUBERNETES_SERVICE_HOST__`, `$IPTABLES_MODE`. The plugin needs none.
+            // `__SERVICEACCOUNT_TOKEN__`, `__KUBERNETES_SERVICE_HOST__`, `$IPTABLES_MODE`: the plugin needs none of them.
             !text.contains("__") && !text.starts_with('$')
         }
         Value::Object(inner) => {
-            fill_in(inner, kubeconfig);
+            replace_placeholders(inner, kubeconfig);
             true
         }
         _ => true,
     });
 }
 
-fn ask_for_annotations(object: &mut Map<String, Value>) -> Result<()> {
+/// Makes the runtime pass the pod's annotations to the plugin.
+fn request_annotations(object: &mut Map<String, Value>) -> Result<()> {
     let capabilities = object.entry("capabilities").or_insert_with(|| json!({}));
     let Value::Object(capabilities) = capabilities else {
         bail!("`capabilities` of the netconf template is not an object")
@@ -84,7 +87,7 @@ fn ask_for_annotations(object: &mut Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// The installer's own pod must never wait for the credential that it is about to bring.
+/// Exempts the installer's namespace: its pod must not wait for the credential that only it can install.
 fn exempt(object: &mut Map<String, Value>, namespace: &str) -> Result<()> {
     let given = object
         .get("evergreen")
@@ -107,19 +110,19 @@ fn exempt(object: &mut Map<String, Value>, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Asks the plugin's own reader. What it refuses would fail every pod of the node, the next installer's included, which
-/// is the one that would bring the correction.
-fn plugin_takes(object: &Value) -> Result<()> {
+/// Checks the entry with the plugin's own code. An entry that the plugin rejects would fail every pod of the node, including
+/// the next installer's, which would bring the correction.
+fn check_with_plugin(object: &Value) -> Result<()> {
     let mut call = object.clone();
-    // The runtime puts in what the list says.
+    // The runtime adds these from the list.
     call["name"] = json!("network");
     call["cniVersion"] = json!("1.0.0");
     let stdin = call.to_string();
-    let refusal = Envelope::read(stdin.as_bytes())
+    let rejection = Envelope::read(stdin.as_bytes())
         .and_then(|envelope| NetConf::check(&envelope, envelope.version()?).map(|_| ()))
         .err();
-    match refusal {
-        Some(why) => bail!("the plugin would refuse the netconf template: {why}"),
+    match rejection {
+        Some(why) => bail!("the plugin rejects the netconf template: {why}"),
         None => Ok(()),
     }
 }
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_template_gets_its_kubeconfig_and_asks_for_annotations() {
+    fn template_gets_kubeconfig_and_annotations() {
         let made = object(
             r#"{"type":"linkerd-cni","kubernetes":{"kubeconfig":"__KUBECONFIG_FILEPATH__"}}"#,
             None,
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn old_templates_lose_what_must_not_be_written() {
+    fn old_placeholders_are_dropped() {
         let made = object(
             r#"{"type":"linkerd-cni","policy":{"type":"k8s","k8s_auth_token":"__SERVICEACCOUNT_TOKEN__"},
                 "kubernetes":{"k8s_api_root":"https://__KUBERNETES_SERVICE_HOST__:__KUBERNETES_SERVICE_PORT__",
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_installers_own_namespace_is_exempt() {
+    fn own_namespace_is_exempt() {
         let of = |template, ns| {
             object(template, Some(ns))
                 .pointer("/evergreen/exempt-namespaces")
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_cannot_be_right_is_refused_with_the_reason() {
+    fn invalid_template_is_rejected_with_reason() {
         for (template, reason) in [
             ("", "not JSON"),
             ("{bad", "not JSON"),
@@ -194,7 +197,7 @@ mod tests {
             (r#"{"type":""}"#, "plain file name"),
             (r#"{"type":"../x"}"#, "plain file name"),
             (r#"{"type":".."}"#, "plain file name"),
-            // It would break the log's lines, and every path that is printed.
+            // It would break log lines and printed paths.
             (r#"{"type":"a\nb"}"#, "plain file name"),
             (r#"{"type":"x","capabilities":[]}"#, "`capabilities`"),
             (

@@ -252,23 +252,23 @@ mod tests {
     fn flag_precedes_variable_precedes_default() {
         let environment =
             |name: &str| (name == "SLEEP" || name == "KUBE_CA_FILE").then(|| OsString::from("v"));
-        let mut given = RawSettings::default();
-        given
+        let mut settings = RawSettings::default();
+        settings
             .flag(Setting::by_flag("sleep").unwrap(), "f".into())
             .unwrap();
-        let given = given.with_variables(environment).unwrap();
-        assert_eq!(given.value("SLEEP"), "f");
-        assert_eq!(given.value("KUBE_CA_FILE"), "v");
-        assert_eq!(given.value("DEST_CNI_NET_DIR"), "/etc/cni/net.d");
+        let settings = settings.with_variables(environment).unwrap();
+        assert_eq!(settings.value("SLEEP"), "f");
+        assert_eq!(settings.value("KUBE_CA_FILE"), "v");
+        assert_eq!(settings.value("DEST_CNI_NET_DIR"), "/etc/cni/net.d");
     }
 
     #[test]
     fn empty_variable_counts_only_for_mount_prefix() {
-        let given = RawSettings::default()
+        let settings = RawSettings::default()
             .with_variables(|_| Some(OsString::new()))
             .unwrap();
-        assert_eq!(given.value("DEST_CNI_NET_DIR"), "/etc/cni/net.d");
-        assert_eq!(given.value("CONTAINER_MOUNT_PREFIX"), "");
+        assert_eq!(settings.value("DEST_CNI_NET_DIR"), "/etc/cni/net.d");
+        assert_eq!(settings.value("CONTAINER_MOUNT_PREFIX"), "");
     }
 
     #[test]

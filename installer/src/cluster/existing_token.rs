@@ -19,8 +19,8 @@ use crate::{
 /// like an unbound token, and must keep following the pod's token. Only the record beside it tells them apart. The record
 /// is written after the token and may describe the one before, so it is read only where the claims leave a doubt.
 pub fn find(config: &Config) -> Option<Minted> {
-    let is_copy = || record(&config.place)["kind"] == Kind::Copy.word();
-    let token = fs::read(config.place.token_file().here()).ok()?;
+    let is_copy = || record(&config.paths)["kind"] == Kind::Copy.word();
+    let token = fs::read(config.paths.token_file().here()).ok()?;
     let claims = Claims::read(&token)?;
     let kind = match (&claims.kubernetes.node, &claims.kubernetes.pod) {
         (_, Some(_)) => return None,
@@ -41,8 +41,8 @@ pub fn find(config: &Config) -> Option<Minted> {
 }
 
 /// Returns the record beside the token; null when there is none.
-pub fn record(place: &Paths) -> Value {
-    let found = fs::read(place.record_file().here()).ok();
+pub fn record(paths: &Paths) -> Value {
+    let found = fs::read(paths.record_file().here()).ok();
     found
         .and_then(|f| serde_json::from_slice(&f).ok())
         .unwrap_or_default()

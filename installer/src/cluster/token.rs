@@ -90,7 +90,7 @@ impl Token {
     pub fn files(&self, config: &Config) -> [PathBuf; 2] {
         match self {
             Self::Volume(_) => [config.server.token_file.clone(), config.server.ca_file.clone()],
-            _ => [config.place.token_file(), config.place.ca_file()].map(|file| file.here().to_path_buf()),
+            _ => [config.paths.token_file(), config.paths.ca_file()].map(|file| file.here().to_path_buf()),
         }
     }
 }

@@ -88,8 +88,8 @@ pub fn check(config: &Config) -> Findings {
 }
 
 fn plugin(config: &Config, findings: &mut Findings) {
-    let target = config.place.bin_dir.join(&config.place.type_name);
-    match binary::wanted(&config.place).and_then(|files| binary::faults(&config.place, &files)) {
+    let target = config.paths.bin_dir.join(&config.paths.type_name);
+    match binary::wanted(&config.paths).and_then(|files| binary::faults(&config.paths, &files)) {
         Ok(faults) if faults.is_empty() => {
             findings.ok(format_args!("plugin: {target} is the one in the image, and runs"))
         }
@@ -125,7 +125,7 @@ fn networks(config: &Config, findings: &mut Findings) {
 
 /// Checks the kubeconfig, and returns the token and CA files that it names.
 fn kubeconfig(config: &Config, findings: &mut Findings) -> Option<[HostPath; 2]> {
-    let file = &config.place.kubeconfig;
+    let file = &config.paths.kubeconfig;
     match credentials::named_in_kubeconfig(config) {
         Ok(named) => {
             findings.ok(format_args!("kubeconfig: {file} names a token and a CA bundle"));

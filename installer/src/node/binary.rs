@@ -40,8 +40,8 @@ pub struct Wanted {
 }
 
 /// The files to install, the plugin last, so that what it may need is there before it.
-pub fn wanted(place: &Paths) -> Result<Vec<Wanted>> {
-    let dir = &place.image_bin_dir;
+pub fn wanted(paths: &Paths) -> Result<Vec<Wanted>> {
+    let dir = &paths.image_bin_dir;
     let setting = || {
         format!(
             "read the image's plugins (CONTAINER_CNI_BIN_DIR is {})",
@@ -58,11 +58,11 @@ pub fn wanted(place: &Paths) -> Result<Vec<Wanted>> {
     names.sort();
     let named = |name: &str| names.iter().position(|n| n.as_os_str() == name);
     let only = (names.len() == 1).then_some(0);
-    let Some(plugin) = named(&place.type_name).or_else(|| named(OUR_NAME)).or(only) else {
+    let Some(plugin) = named(&paths.type_name).or_else(|| named(OUR_NAME)).or(only) else {
         bail!(
             "no plugin to install: {} holds neither {:?} (the netconf's `type`) nor {OUR_NAME:?}",
             dir.display(),
-            place.type_name
+            paths.type_name
         );
     };
     let plugin = names.remove(plugin);
@@ -73,17 +73,17 @@ pub fn wanted(place: &Paths) -> Result<Vec<Wanted>> {
     });
     let plugin = Wanted {
         image: dir.join(plugin),
-        name: (&place.type_name).into(),
+        name: (&paths.type_name).into(),
         is_plugin: true,
     };
     Ok(others.chain([plugin]).collect())
 }
 
 /// Makes the node's files the image's. True when the plugin is in place and has answered.
-pub fn ensure(place: &Paths, wanted: &[Wanted], proven: &mut Proven, report: &mut Report) -> bool {
+pub fn ensure(paths: &Paths, wanted: &[Wanted], proven: &mut Proven, report: &mut Report) -> bool {
     let mut plugin_in_place = false;
     for file in wanted {
-        let target = place.bin_dir.join(&file.name);
+        let target = paths.bin_dir.join(&file.name);
         match file.install(&target, proven) {
             Ok(changed) => {
                 if changed {
@@ -98,14 +98,14 @@ pub fn ensure(place: &Paths, wanted: &[Wanted], proven: &mut Proven, report: &mu
 }
 
 /// Takes the node's files away: the plugin by its name, what came along only if it is still the image's.
-pub fn take_away(place: &Paths, report: &mut Report) {
-    let others = wanted(place).unwrap_or_default();
+pub fn take_away(paths: &Paths, report: &mut Report) {
+    let others = wanted(paths).unwrap_or_default();
     let others = others
         .iter()
         .filter(|f| !f.is_plugin)
         .map(|f| (Some(&f.image), f.name.as_os_str()));
-    for (image, name) in others.chain([(None, place.type_name.as_ref())]) {
-        let target = place.bin_dir.join(name);
+    for (image, name) in others.chain([(None, paths.type_name.as_ref())]) {
+        let target = paths.bin_dir.join(name);
         if image.is_some_and(|image| !same_content(image, target.here()).unwrap_or(false)) {
             continue;
         }
@@ -119,10 +119,10 @@ pub fn take_away(place: &Paths, report: &mut Report) {
 }
 
 /// What is not as the image has it, changing nothing.
-pub fn faults(place: &Paths, wanted: &[Wanted]) -> Result<Vec<String>> {
+pub fn faults(paths: &Paths, wanted: &[Wanted]) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     for file in wanted {
-        let target = place.bin_dir.join(&file.name);
+        let target = paths.bin_dir.join(&file.name);
         if !file.is_right(target.here()).with_context(|| target.to_string())? {
             faults.push(format!(
                 "{target} is missing or not the image's: does the installer run (see its log)?"
@@ -256,7 +256,7 @@ mod tests {
                 fs::write(dir.path().join(file), "").unwrap();
             }
             fs::create_dir(dir.path().join("folder")).unwrap();
-            let found = wanted(&place(dir.path())).unwrap();
+            let found = wanted(&paths(dir.path())).unwrap();
             assert_eq!(found.len(), files.len());
             let last = found.last().unwrap();
             assert!(last.is_plugin);
@@ -268,19 +268,19 @@ mod tests {
         let dir = Scratch::new();
         fs::write(dir.path().join("a"), "").unwrap();
         fs::write(dir.path().join("b"), "").unwrap();
-        let error = wanted(&place(dir.path())).unwrap_err().to_string();
+        let error = wanted(&paths(dir.path())).unwrap_err().to_string();
         assert!(
             error.contains("\"linkerd-cni\"") && error.contains("\"evergreen-cni\""),
             "{error}"
         );
     }
 
-    fn place(image: &Path) -> Paths {
+    fn paths(image: &Path) -> Paths {
         let pairs = [("CONTAINER_CNI_BIN_DIR", image.as_os_str().to_owned())];
         let lookup = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
         let given = crate::cli::settings::RawSettings::default()
             .with_variables(lookup)
             .unwrap();
-        Paths::from_given(&given, "linkerd-cni").unwrap()
+        Paths::from_settings(&given, "linkerd-cni").unwrap()
     }
 }

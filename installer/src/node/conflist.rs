@@ -39,11 +39,11 @@ pub fn ensure(config: &Config, backoff: &mut Backoff, report: &mut Report) -> bo
 
 /// Plans what [`ensure`] would do, without changing anything.
 pub fn plan(config: &Config) -> Plan {
-    match Survey::read(&config.place) {
+    match Survey::read(&config.paths) {
         Ok(survey) => Plan::install(config, survey),
         Err(error) => {
             let mut plan = Plan::default();
-            plan.findings.failed("conflist", &config.place.net_dir, &error);
+            plan.findings.failed("conflist", &config.paths.net_dir, &error);
             plan
         }
     }

@@ -30,7 +30,7 @@ const SECRET_MODE: u32 = 0o600;
 
 /// Makes the node's files right. True when the plugin can work with them.
 pub fn ensure(config: &Config, wanted: &Token, report: &mut Report) -> bool {
-    let place = &config.place;
+    let paths = &config.paths;
     let (in_place, kind) = match wanted {
         Token::Volume(_) => (true, Kind::KubeletVolume),
         _ => keep_copies(config, wanted, report),
@@ -39,8 +39,8 @@ pub fn ensure(config: &Config, wanted: &Token, report: &mut Report) -> bool {
         return false;
     }
     keep(
-        &place.record_file(),
-        Ok(kept::record(place, wanted, kind)),
+        &paths.record_file(),
+        Ok(kept::record(paths, wanted, kind)),
         "token",
         Path::new(""),
         report,
@@ -48,16 +48,16 @@ pub fn ensure(config: &Config, wanted: &Token, report: &mut Report) -> bool {
     report.credential = Some(kept::facts(config, wanted, kind));
     // The kubeconfig never names what is not there: after its files when they come, before them when they go.
     let kubeconfig = Ok(kubeconfig(config, wanted).into_bytes());
-    let in_place = keep(&place.kubeconfig, kubeconfig, "kubeconfig", Path::new(""), report);
+    let in_place = keep(&paths.kubeconfig, kubeconfig, "kubeconfig", Path::new(""), report);
     if in_place && kind == Kind::KubeletVolume {
-        remove_copies(place, report);
+        remove_copies(paths, report);
     }
     in_place
 }
 
 /// Token and CA in our own directory.
 fn keep_copies(config: &Config, wanted: &Token, report: &mut Report) -> (bool, Kind) {
-    let place = &config.place;
+    let paths = &config.paths;
     let source = PodFiles::read(&config.server);
     let ca = keep_ca(config, source.ca, report);
     let kind = match wanted {
@@ -67,14 +67,14 @@ fn keep_copies(config: &Config, wanted: &Token, report: &mut Report) -> (bool, K
     };
     let token = match wanted {
         Token::Minted(minted) => Ok(minted.token.reveal().to_vec()),
-        Token::Undecided if kind != Kind::Copy => fs::read(place.token_file().here()).context("read it"),
+        Token::Undecided if kind != Kind::Copy => fs::read(paths.token_file().here()).context("read it"),
         Token::Undecided if config.token_source != TokenSource::Auto => Err(anyhow!(
             "there is none yet of the source that EVERGREEN_TOKEN_SOURCE names"
         )),
         Token::Undecided | Token::Copy(_) | Token::Volume(_) => source.token,
     };
     let token = keep(
-        &place.token_file(),
+        &paths.token_file(),
         token,
         "token",
         &config.server.token_file,
@@ -84,7 +84,7 @@ fn keep_copies(config: &Config, wanted: &Token, report: &mut Report) -> (bool, K
 }
 
 fn keep_ca(config: &Config, mounted: Result<Vec<u8>>, report: &mut Report) -> bool {
-    let file = config.place.ca_file();
+    let file = config.paths.ca_file();
     let before = fs::read(file.here()).unwrap_or_default();
     let wanted = mounted.and_then(|mounted| usable_ca(config, mounted, &before, report));
     let changes = wanted
@@ -121,15 +121,15 @@ fn usable_ca(config: &Config, mounted: Vec<u8>, before: &[u8], report: &mut Repo
 }
 
 /// A copy that nobody uses is a secret that lies about.
-fn remove_copies(place: &Paths, report: &mut Report) {
-    for file in [place.token_file(), place.ca_file()] {
+fn remove_copies(paths: &Paths, report: &mut Report) {
+    for file in [paths.token_file(), paths.ca_file()] {
         report.removed("token", "removed", &file, atomic::remove(file.here()));
     }
 }
 
 /// Token and CA that the kubeconfig on the node names.
 pub fn named_in_kubeconfig(config: &Config) -> Result<[HostPath; 2]> {
-    let text = fs::read(config.place.kubeconfig.here()).context("read it")?;
+    let text = fs::read(config.paths.kubeconfig.here()).context("read it")?;
     let value: Value = serde_json::from_slice(&text).context("it is not ours: not JSON")?;
     let named = [
         "/users/0/user/tokenFile",
@@ -149,21 +149,21 @@ pub fn named_in_kubeconfig(config: &Config) -> Result<[HostPath; 2]> {
 }
 
 /// Takes them away, the kubeconfig first.
-pub fn take_away(place: &Paths, report: &mut Report) {
+pub fn take_away(paths: &Paths, report: &mut Report) {
     for file in [
-        place.kubeconfig.clone(),
-        place.token_file(),
-        place.record_file(),
-        place.ca_file(),
+        paths.kubeconfig.clone(),
+        paths.token_file(),
+        paths.record_file(),
+        paths.ca_file(),
     ] {
         report.removed("credentials", "removed", &file, atomic::remove(file.here()));
     }
-    match fs::remove_dir(place.own_dir.here()) {
-        Ok(()) => report.changed("removed our directory", &place.own_dir),
+    match fs::remove_dir(paths.own_dir.here()) {
+        Ok(()) => report.changed("removed our directory", &paths.own_dir),
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Err(e) => report.failed(
             "credentials",
-            &place.own_dir,
+            &paths.own_dir,
             &anyhow::Error::new(e).context("remove our directory"),
         ),
     }
@@ -175,7 +175,7 @@ fn kubeconfig(config: &Config, wanted: &Token) -> String {
         Token::Volume(volume) => (volume.token.clone(), volume.ca.clone()),
         _ => {
             let host = |file: HostPath| file.host().to_path_buf();
-            (host(config.place.token_file()), host(config.place.ca_file()))
+            (host(config.paths.token_file()), host(config.paths.ca_file()))
         }
     };
     let value = json!({

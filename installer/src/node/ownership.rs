@@ -84,8 +84,8 @@ impl Turn {
 
 impl Ownership {
     /// Makes our record if it is not there, sweeps the records of the dead, and says who acts.
-    pub fn standing(&mut self, place: &Paths) -> Result<Role> {
-        let own_dir = &place.own_dir;
+    pub fn standing(&mut self, paths: &Paths) -> Result<Role> {
+        let own_dir = &paths.own_dir;
         let others = self.living_others(own_dir)?;
         let highest = others.iter().map(|(number, _)| *number).max().unwrap_or(0);
         match &self.0 {
@@ -111,9 +111,9 @@ impl Ownership {
     }
 
     /// Who else lives. When that cannot be seen, the safe answer is a newer one: it will see to everything.
-    pub fn company(&self, place: &Paths) -> Peers {
+    pub fn company(&self, paths: &Paths) -> Peers {
         let mine = self.0.as_ref().map_or(0, |mine| mine.number);
-        match self.living_others(&place.own_dir) {
+        match self.living_others(&paths.own_dir) {
             Err(_) => Peers::Newer,
             Ok(others) if others.is_empty() => Peers::None,
             Ok(others) if others.iter().any(|(number, _)| *number > mine) => Peers::Newer,
@@ -122,10 +122,10 @@ impl Ownership {
     }
 
     /// Takes our record away.
-    pub fn resign(&mut self, place: &Paths) {
+    pub fn resign(&mut self, paths: &Paths) {
         if let Some(mine) = self.0.take() {
             // A record that stays is that of a dead one, which the next installer sweeps.
-            let _ = fs::remove_file(record(&place.own_dir, mine.number).here());
+            let _ = fs::remove_file(record(&paths.own_dir, mine.number).here());
         }
     }
 
@@ -184,15 +184,15 @@ fn text() -> String {
 }
 
 /// Removes every record, and says which installer will put everything back.
-pub fn remove_all(place: &Paths, report: &mut Report) {
-    let Ok(living) = Ownership::default().living_others(&place.own_dir) else {
+pub fn remove_all(paths: &Paths, report: &mut Report) {
+    let Ok(living) = Ownership::default().living_others(&paths.own_dir) else {
         return;
     };
     for (number, text) in living {
         report.notice(format_args!(
             "an installer is still running and will put everything back: {text}"
         ));
-        let _ = fs::remove_file(record(&place.own_dir, number).here());
+        let _ = fs::remove_file(record(&paths.own_dir, number).here());
     }
 }
 
@@ -243,58 +243,58 @@ mod tests {
     use super::*;
     use crate::{cli::settings::RawSettings, scratch::Scratch};
 
-    fn place(dir: &Path) -> Paths {
+    fn paths(dir: &Path) -> Paths {
         let prefix = dir.as_os_str().to_owned();
         let given = RawSettings::default()
             .with_variables(|n| (n == "CONTAINER_MOUNT_PREFIX").then(|| prefix.clone()))
             .unwrap();
-        let place = Paths::from_given(&given, "mesh").unwrap();
-        fs::create_dir_all(place.own_dir.here()).unwrap();
-        place
+        let paths = Paths::from_settings(&given, "mesh").unwrap();
+        fs::create_dir_all(paths.own_dir.here()).unwrap();
+        paths
     }
 
     #[test]
     fn the_newest_living_one_acts_and_the_older_one_again_when_it_is_gone() {
         let dir = Scratch::new();
-        let place = place(dir.path());
+        let paths = paths(dir.path());
         let (mut old, mut new) = (Ownership::default(), Ownership::default());
-        assert_eq!(old.standing(&place).unwrap(), Role::Ours);
-        assert_eq!(old.company(&place), Peers::None);
-        assert_eq!(new.standing(&place).unwrap(), Role::Ours);
-        let Role::Theirs(text) = old.standing(&place).unwrap() else {
+        assert_eq!(old.standing(&paths).unwrap(), Role::Ours);
+        assert_eq!(old.company(&paths), Peers::None);
+        assert_eq!(new.standing(&paths).unwrap(), Role::Ours);
+        let Role::Theirs(text) = old.standing(&paths).unwrap() else {
             panic!("the old one acts")
         };
         assert!(text.contains(env!("CARGO_PKG_VERSION")), "{text}");
-        assert_eq!(old.company(&place), Peers::Newer);
-        assert_eq!(new.company(&place), Peers::Older);
+        assert_eq!(old.company(&paths), Peers::Newer);
+        assert_eq!(new.company(&paths), Peers::Older);
         // As if it had been killed: its record stays, its lock does not.
         drop(new);
-        assert_eq!(old.standing(&place).unwrap(), Role::Ours);
-        assert_eq!(records(&place.own_dir).unwrap(), [1]);
+        assert_eq!(old.standing(&paths).unwrap(), Role::Ours);
+        assert_eq!(records(&paths.own_dir).unwrap(), [1]);
     }
 
     #[test]
     fn a_record_that_was_removed_comes_back_with_its_number() {
         let dir = Scratch::new();
-        let place = place(dir.path());
+        let paths = paths(dir.path());
         let (mut old, mut new) = (Ownership::default(), Ownership::default());
-        old.standing(&place).unwrap();
-        new.standing(&place).unwrap();
-        fs::remove_dir_all(place.own_dir.here()).unwrap();
-        fs::create_dir(place.own_dir.here()).unwrap();
-        assert_eq!(old.standing(&place).unwrap(), Role::Ours);
-        assert_eq!(new.standing(&place).unwrap(), Role::Ours);
-        assert!(matches!(old.standing(&place).unwrap(), Role::Theirs(_)));
+        old.standing(&paths).unwrap();
+        new.standing(&paths).unwrap();
+        fs::remove_dir_all(paths.own_dir.here()).unwrap();
+        fs::create_dir(paths.own_dir.here()).unwrap();
+        assert_eq!(old.standing(&paths).unwrap(), Role::Ours);
+        assert_eq!(new.standing(&paths).unwrap(), Role::Ours);
+        assert!(matches!(old.standing(&paths).unwrap(), Role::Theirs(_)));
     }
 
     #[test]
     fn a_turn_waits_for_another_ones_and_not_for_ever() {
         let dir = Scratch::new();
-        let place = place(dir.path());
-        let first = Turn::begin(&place.own_dir);
+        let paths = paths(dir.path());
+        let first = Turn::begin(&paths.own_dir);
         assert!(first._lock.is_some());
-        assert!(Turn::begin(&place.own_dir)._lock.is_none());
+        assert!(Turn::begin(&paths.own_dir)._lock.is_none());
         drop(first);
-        assert!(Turn::begin(&place.own_dir)._lock.is_some());
+        assert!(Turn::begin(&paths.own_dir)._lock.is_some());
     }
 }

@@ -45,7 +45,7 @@ impl Reconciler {
     /// Made of a checked configuration and of the image's files. One that stays keeps a record of itself on the node.
     pub fn new(config: Config, stays: bool) -> Result<Self> {
         Ok(Self {
-            files: binary::wanted(&config.place)?,
+            files: binary::wanted(&config.paths)?,
             config,
             proven: Proven::default(),
             backoff: Backoff::default(),
@@ -62,12 +62,12 @@ impl Reconciler {
     /// that is missing or cannot work.
     pub fn reconcile(&mut self, token: &Token) -> Outcome {
         let mut report = Report::default();
-        let place = &self.config.place;
-        if let Err(error) = ownership::own_directory(&place.own_dir, &mut report) {
-            report.failed("directory", &place.own_dir, &error);
+        let paths = &self.config.paths;
+        if let Err(error) = ownership::own_directory(&paths.own_dir, &mut report) {
+            report.failed("directory", &paths.own_dir, &error);
         }
-        let _turn = Turn::begin(&place.own_dir);
-        match self.ownership.as_mut().map(|o| o.standing(place)) {
+        let _turn = Turn::begin(&paths.own_dir);
+        match self.ownership.as_mut().map(|o| o.standing(paths)) {
             Some(Ok(Role::Theirs(newer))) => {
                 report.notice(format_args!(
                     "a newer installer has taken over, and this one leaves everything: {newer}"
@@ -78,11 +78,11 @@ impl Reconciler {
                     installed: false,
                 };
             }
-            Some(Err(error)) => report.failed("record", &place.own_dir, &error),
+            Some(Err(error)) => report.failed("record", &paths.own_dir, &error),
             Some(Ok(Role::Ours)) | None => {}
         }
-        sweep(place, &mut report);
-        let binary = binary::ensure(place, &self.files, &mut self.proven, &mut report);
+        sweep(paths, &mut report);
+        let binary = binary::ensure(paths, &self.files, &mut self.proven, &mut report);
         let credentials = credentials::ensure(&self.config, token, &mut report);
         let installed =
             binary && credentials && conflist::ensure(&self.config, &mut self.backoff, &mut report);
@@ -92,7 +92,7 @@ impl Reconciler {
     /// True when another installer will see to this node once this one has ended, whatever that means for the
     /// installation. An older one that is asked to end at the same time would leave it to us.
     pub fn is_succeeded(&self) -> bool {
-        let company = self.ownership.as_ref().map(|o| o.company(&self.config.place));
+        let company = self.ownership.as_ref().map(|o| o.company(&self.config.paths));
         match company {
             Some(Peers::Newer) => true,
             // Told to remove without a look at the DaemonSet: the older one may well be wanted.
@@ -103,59 +103,59 @@ impl Reconciler {
 
     /// The end of one that stays, when everything shall be removed; nothing is removed while a newer one works here.
     pub fn remove(&mut self) -> Report {
-        let _turn = Turn::begin(&self.config.place.own_dir);
+        let _turn = Turn::begin(&self.config.paths.own_dir);
         let succeeded = self.is_succeeded();
-        let place = &self.config.place;
+        let paths = &self.config.paths;
         if let Some(ownership) = &mut self.ownership {
-            ownership.resign(place);
+            ownership.resign(paths);
             if succeeded {
                 let mut report = Report::default();
                 report.notice("another installer works on this node, so everything stays");
                 return report;
             }
         }
-        remove_with_records(place)
+        remove_with_records(paths)
     }
 
     /// The end of one that stays, when everything shall stay.
     pub fn keep(&mut self) {
         if let Some(ownership) = &mut self.ownership {
-            ownership.resign(&self.config.place);
+            ownership.resign(&self.config.paths);
         }
     }
 }
 
 /// A removal by a process of its own.
-pub fn uninstall(place: &Paths) -> Report {
-    let _turn = Turn::begin(&place.own_dir);
-    remove_with_records(place)
+pub fn uninstall(paths: &Paths) -> Report {
+    let _turn = Turn::begin(&paths.own_dir);
+    remove_with_records(paths)
 }
 
-fn remove_with_records(place: &Paths) -> Report {
+fn remove_with_records(paths: &Paths) -> Report {
     let mut running = Report::default();
-    ownership::remove_all(place, &mut running);
-    running.append(remove(place));
+    ownership::remove_all(paths, &mut running);
+    running.append(remove(paths));
     running
 }
 
 /// Everything goes, in the reverse order. An error with one file never stops the others, but while a conflist still names
 /// the plugin, the plugin and its credentials stay: without them no pod of the node could start or end.
-fn remove(place: &Paths) -> Report {
+fn remove(paths: &Paths) -> Report {
     let mut report = Report::default();
-    sweep(place, &mut report);
-    conflist::remove(place, &mut report);
+    sweep(paths, &mut report);
+    conflist::remove(paths, &mut report);
     if report.is_clean() {
-        credentials::take_away(place, &mut report);
-        if !place.keep_binary {
-            binary::take_away(place, &mut report);
+        credentials::take_away(paths, &mut report);
+        if !paths.keep_binary {
+            binary::take_away(paths, &mut report);
         }
     }
     report
 }
 
 /// What installers that died have left half-written goes.
-fn sweep(place: &Paths, report: &mut Report) {
-    for dir in [&place.bin_dir, &place.net_dir, &place.own_dir] {
+fn sweep(paths: &Paths, report: &mut Report) {
+    for dir in [&paths.bin_dir, &paths.net_dir, &paths.own_dir] {
         for leftover in atomic::sweep(dir.here()) {
             report.changed(
                 "removed a leftover",

@@ -46,7 +46,7 @@ everything_is() { diff <(grep -v '/token$' <<<"$1") <(picture | grep -v '/token$
 bad_netconf_stays_out() {
   apply_chart --set ignoreSubnets=10.0.0.0/33
   wait_for 60 "the new installer refuses" installer_refuses
-  echo "note: $(installer_says | grep 'would refuse' | head -n 1 | cut -c1-300)"
+  echo "note: $(installer_says | grep 'rejects the netconf' | head -n 1 | cut -c1-300)"
   in_chain
   if grep 10.0.0.0/33 "$NET_DIR/10-node.conflist"; then return 1; fi
   make_pod meanwhile meshed
@@ -56,7 +56,7 @@ bad_netconf_stays_out() {
   install_chart
 }
 
-installer_refuses() { installer_says | grep 'would refuse the netconf'; }
+installer_refuses() { installer_says | grep 'rejects the netconf'; }
 
 installer_says() { kubectl -n "$RELEASE_NAMESPACE" logs -l k8s-app=evergreen-cni -c install-cni --tail=20; }
 

@@ -8,8 +8,8 @@ use super::OnTerm;
 use crate::cli::settings::RawSettings;
 
 /// Parses `true` or `false`.
-pub fn boolean(given: &RawSettings, variable: &str) -> Result<bool> {
-    match given.value(variable) {
+pub fn boolean(settings: &RawSettings, variable: &str) -> Result<bool> {
+    match settings.value(variable) {
         "true" => Ok(true),
         "false" => Ok(false),
         other => bail!("{variable} is {other:?}: write `true` or `false`"),
@@ -17,10 +17,10 @@ pub fn boolean(given: &RawSettings, variable: &str) -> Result<bool> {
 }
 
 /// Returns the netconf template, from its variable or from its file; none if neither is set.
-pub fn template(given: &RawSettings) -> Result<Option<String>> {
+pub fn template(settings: &RawSettings) -> Result<Option<String>> {
     match (
-        given.value("CNI_NETWORK_CONFIG"),
-        given.value("CNI_NETWORK_CONFIG_FILE"),
+        settings.value("CNI_NETWORK_CONFIG"),
+        settings.value("CNI_NETWORK_CONFIG_FILE"),
     ) {
         ("", "") => Ok(None),
         ("", file) => fs::read_to_string(file)
@@ -31,8 +31,8 @@ pub fn template(given: &RawSettings) -> Result<Option<String>> {
 }
 
 /// Returns the kubeconfig's file name, which no runtime may load as a network.
-pub fn kubeconfig_name(given: &RawSettings) -> Result<&str> {
-    match given.value("KUBECONFIG_FILE_NAME") {
+pub fn kubeconfig_name(settings: &RawSettings) -> Result<&str> {
+    match settings.value("KUBECONFIG_FILE_NAME") {
         name if name.contains('/') || name == "." || name == ".." => {
             bail!("KUBECONFIG_FILE_NAME is {name:?}: write a file name without a directory")
         }
@@ -44,20 +44,20 @@ pub fn kubeconfig_name(given: &RawSettings) -> Result<&str> {
 }
 
 /// Parses an absolute path.
-pub fn absolute<'a>(given: &'a RawSettings, variable: &str) -> Result<&'a Path> {
-    let path = Path::new(given.value(variable));
+pub fn absolute<'a>(settings: &'a RawSettings, variable: &str) -> Result<&'a Path> {
+    let path = Path::new(settings.value(variable));
     if path.is_relative() {
         bail!(
             "{variable} is {:?}: write an absolute path",
-            given.value(variable)
+            settings.value(variable)
         );
     }
     Ok(path)
 }
 
 /// Parses seconds, at most a day: more is a mistake.
-pub fn seconds(given: &RawSettings, variable: &str) -> Result<Duration> {
-    let text = given.value(variable);
+pub fn seconds(settings: &RawSettings, variable: &str) -> Result<Duration> {
+    let text = settings.value(variable);
     let seconds = text.parse().ok().filter(|s| *s <= 86_400);
     let seconds =
         seconds.with_context(|| format!("{variable} is {text:?}: write whole seconds, at most 86400"))?;
@@ -113,14 +113,14 @@ pub fn port(text: &str) -> Result<Option<u16>> {
 }
 
 /// Returns the API server's URL, from the two variables that the kubelet sets.
-pub fn server(given: &RawSettings) -> Result<String> {
-    let host = given.value("KUBERNETES_SERVICE_HOST");
+pub fn server(settings: &RawSettings) -> Result<String> {
+    let host = settings.value("KUBERNETES_SERVICE_HOST");
     if host.is_empty() {
         bail!(
             "KUBERNETES_SERVICE_HOST is not set: the kubelet sets it in every pod; outside a pod, set it to the API server's address"
         );
     }
-    let port = given.value("KUBERNETES_SERVICE_PORT");
+    let port = settings.value("KUBERNETES_SERVICE_PORT");
     if !port.parse::<u16>().is_ok_and(|p| p != 0) {
         bail!("KUBERNETES_SERVICE_PORT is {port:?}: write a port from 1 to 65535");
     }

@@ -1,6 +1,6 @@
 use super::*;
 
-fn given(pairs: &[(&str, &str)]) -> RawSettings {
+fn settings(pairs: &[(&str, &str)]) -> RawSettings {
     let lookup = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).into());
     RawSettings::default().with_variables(lookup).unwrap()
 }
@@ -12,14 +12,14 @@ const ENOUGH: [(&str, &str); 2] = [
 
 #[test]
 fn environment_of_linkerds_chart_is_enough() {
-    let config = Config::from_given(&given(&ENOUGH)).unwrap();
+    let config = Config::from_settings(&settings(&ENOUGH)).unwrap();
     assert_eq!(config.server.url, "https://10.96.0.1:443");
     assert_eq!(
-        config.place.kubeconfig.to_string(),
+        config.paths.kubeconfig.to_string(),
         "/etc/cni/net.d/ZZZ-linkerd-cni-kubeconfig"
     );
     assert_eq!(
-        config.place.own_dir.here(),
+        config.paths.own_dir.here(),
         Path::new("/host/etc/cni/net.d/linkerd-cni.evergreen")
     );
     assert_eq!(
@@ -32,7 +32,7 @@ fn environment_of_linkerds_chart_is_enough() {
 #[test]
 fn ipv6_server_is_bracketed_once() {
     for host in ["fd00:10:96::1", "[fd00:10:96::1]"] {
-        let made = parse::server(&given(&[("KUBERNETES_SERVICE_HOST", host)])).unwrap();
+        let made = parse::server(&settings(&[("KUBERNETES_SERVICE_HOST", host)])).unwrap();
         assert_eq!(made, "https://[fd00:10:96::1]:443");
     }
 }
@@ -64,7 +64,7 @@ fn invalid_settings_are_rejected_by_name() {
             pairs.retain(|(n, _)| *n != "CNI_NETWORK_CONFIG");
         }
         pairs.push((name, value));
-        let error = format!("{:#}", Config::from_given(&given(&pairs)).unwrap_err());
+        let error = format!("{:#}", Config::from_settings(&settings(&pairs)).unwrap_err());
         let names_it = error.contains(name) || error.contains("netconf template");
         assert!(names_it, "{name}={value}: {error}");
     }

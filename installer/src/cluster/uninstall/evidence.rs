@@ -207,13 +207,13 @@ fn permissions(config: &Config, timeout: Duration) -> Evidence {
 /// Returns true if the plugin's token is this pod's own.
 fn plugin_has_a_copy(config: &Config) -> bool {
     let own = identity::pod_token(&config.server).ok();
-    own.is_some() && fs::read(config.place.token_file().here()).ok() == own
+    own.is_some() && fs::read(config.paths.token_file().here()).ok() == own
 }
 
 /// Returns true if the plugin's token may read pods. That the API server knows the token proves nothing: it caches a token
 /// it has accepted for 10 s (`TokenSuccessCacheTTL`), even if the ServiceAccount is gone. Permissions are not cached.
 fn plugin_reads_pods(config: &Config, namespace: &str, timeout: Duration) -> bool {
-    let (token, ca) = (config.place.token_file(), config.place.ca_file());
+    let (token, ca) = (config.paths.token_file(), config.paths.ca_file());
     let source = Source::File(token.here().to_path_buf());
     let client = api::with_token(&config.server, source, ca.here(), Deadline::after(timeout));
     reads_pod(client, namespace, ANY_NAME).is_ok()

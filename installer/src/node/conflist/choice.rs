@@ -14,7 +14,7 @@ use crate::{
 
 /// Returns the indices of the selected files. What is unclear goes into the plan.
 pub fn choose(config: &Config, files: &[NetFile], originals: &Originals, plan: &mut Plan) -> Vec<usize> {
-    let ours = config.place.type_name.as_str();
+    let ours = config.paths.type_name.as_str();
     let mut selected = Vec::new();
     for (index, file) in files.iter().enumerate() {
         let decided = config.networks == Networks::First && !selected.is_empty();
@@ -74,7 +74,7 @@ pub fn choose(config: &Config, files: &[NetFile], originals: &Originals, plan: &
 fn is_meant(config: &Config, file: &NetFile, originals: &Originals) -> bool {
     match &config.networks {
         Networks::Named(name) => {
-            let named = config.place.net_dir.join(name);
+            let named = config.paths.net_dir.join(name);
             file.file == named
                 || originals
                     .single_of(&file.file)
@@ -95,7 +95,7 @@ fn hidden(config: &Config, link: &NetFile, target: &HostPath) -> String {
 }
 
 fn no_network(config: &Config) -> String {
-    let dir = &config.place.net_dir;
+    let dir = &config.paths.net_dir;
     match &config.networks {
         Networks::Named(name) => {
             format!("{dir}: no network in {name:?} yet (set by EVERGREEN_CONFLIST); waiting for it")

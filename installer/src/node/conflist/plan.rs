@@ -59,7 +59,7 @@ impl Plan {
             mut originals,
             renamed_by_cilium,
         } = survey;
-        let paths = &config.place;
+        let paths = &config.paths;
         plan.repair_links(paths, &mut files, &mut originals);
         plan.rebuild_lists(config, &mut files, &originals);
         for file in renamed_by_cilium {
@@ -228,7 +228,7 @@ impl Plan {
 impl Target {
     /// Plans that our entry is in this file and up to date.
     fn new(config: &Config, file: &NetFile, files: &[NetFile], originals: &Originals) -> Option<Self> {
-        let paths = &config.place;
+        let paths = &config.paths;
         let Content::Network { text, network } = &file.content else {
             return None;
         };

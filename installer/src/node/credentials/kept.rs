@@ -28,8 +28,8 @@ pub fn facts(config: &Config, wanted: &Token, kind: Kind) -> Credential {
 
 /// What lies beside the token, for people: how it was made, why so, and when it ends. A reason that is not known yet does
 /// not replace one that is.
-pub fn record(place: &Paths, wanted: &Token, kind: Kind) -> Vec<u8> {
-    let found = existing_token::record(place);
+pub fn record(paths: &Paths, wanted: &Token, kind: Kind) -> Vec<u8> {
+    let found = existing_token::record(paths);
     let known = (found["kind"] == kind.word())
         .then(|| found["because"].as_str())
         .flatten();

@@ -19,7 +19,7 @@ fn config(conflist: &'static str) -> Config {
     ];
     let lookup = |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| v.into());
     let given = RawSettings::default().with_variables(lookup).unwrap();
-    Config::from_given(&given).unwrap()
+    Config::from_settings(&given).unwrap()
 }
 
 fn net(name: &str) -> HostPath {
@@ -152,7 +152,7 @@ fn removal_restores_the_single_plugin_file() {
         .singles
         .push(single("05-a.conflist", "05-a.conf"));
     assert_eq!(
-        shown(&Plan::uninstall(&config.place, &survey)),
+        shown(&Plan::uninstall(&config.paths, &survey)),
         "restore 05-a.conf and remove 05-a.conflist, then forget \
          mesh.evergreen/05-a.conflist.from.05-a.conf\nreplace 10-b.conflist\n"
     );
