@@ -4,7 +4,7 @@
 //! the node. API servers before Kubernetes 1.31 cannot bind to nodes; there the token is unbound, and requested for an hour
 //! only, because nothing but its expiry ends it.
 
-use std::{fmt, path::PathBuf};
+use std::path::PathBuf;
 
 use evergreen_kube::{Class, Client, Error, Secret, chance, claims::Claims, clock};
 
@@ -92,12 +92,6 @@ impl Token {
             Self::Volume(_) => [config.server.token_file.clone(), config.server.ca_file.clone()],
             _ => [config.paths.token_file(), config.paths.ca_file()].map(|file| file.here().to_path_buf()),
         }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 

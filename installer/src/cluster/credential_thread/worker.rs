@@ -103,7 +103,7 @@ impl Worker {
             Ok(minted) => {
                 self.log
                     .with(&[
-                        ("source", &minted.kind),
+                        ("source", &minted.kind.word()),
                         ("expires", &clock::rfc3339(minted.ends)),
                     ])
                     .info("token issued");

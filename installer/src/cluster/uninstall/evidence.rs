@@ -19,17 +19,19 @@ const ANY_NAME: &str = "none";
 /// What the API server's answers say about an uninstall.
 #[derive(Debug)]
 pub enum Evidence {
-    /// The DaemonSet exists, and nothing deletes it or its namespace.
-    DaemonSetExists,
     /// The DaemonSet is being deleted.
     DaemonSetTerminating,
     /// There is no DaemonSet.
     DaemonSetGone,
-    /// The DaemonSet or the permissions are still there, but the namespace is being deleted. Its pods go first (Kubernetes
+    /// The namespace is being deleted, with the DaemonSet or this pod's permissions still there: pods go first (Kubernetes
     /// 1.33 and later).
     NamespaceTerminating,
-    /// This pod may not read the DaemonSet, and may still read pods.
+    /// The DaemonSet exists, and neither it nor its namespace is being deleted.
+    DaemonSetExists,
+    /// This pod may no longer read the DaemonSet, but may still read pods.
     PermissionsKept,
+    /// Permissions or token are lost, but the node's credential was rejected long before SIGTERM.
+    RejectedBefore,
     /// This pod may no longer read pods.
     PermissionsLost,
     /// This pod's token is rejected (401), and the plugin has a token that may still read pods.
@@ -37,9 +39,7 @@ pub enum Evidence {
     /// This pod's token is rejected (401), and the plugin has no other: the pod was force-deleted, or its ServiceAccount is
     /// gone.
     TokenRevoked,
-    /// Permissions or token are lost, but the node's credential was already rejected long before SIGTERM.
-    RejectedBefore,
-    /// This pod may not read the DaemonSet.
+    /// This pod may not read the DaemonSet, and had no permission to lose.
     NotPermitted,
     /// Neither the pod's volume nor its token names the namespace.
     NamespaceUnknown,
@@ -72,18 +72,18 @@ pub enum When {
 }
 
 impl Evidence {
-    /// The table: what each piece of evidence decides, and when.
+    /// The table, in the order of the README: when each piece of evidence decides, and what.
     pub fn decision(&self) -> (When, Action) {
         match self {
-            Self::DaemonSetExists => (When::AtOnce, Action::Keep),
             Self::DaemonSetTerminating => (When::AtOnce, Action::Remove),
             Self::DaemonSetGone => (When::AtOnce, Action::Remove),
             Self::NamespaceTerminating => (When::AtOnce, Action::Remove),
+            Self::DaemonSetExists => (When::AtOnce, Action::Keep),
             Self::PermissionsKept => (When::Observed, Action::Keep),
+            Self::RejectedBefore => (When::AtOnce, Action::Unsure),
             Self::PermissionsLost => (When::Lasting, Action::Remove),
             Self::TokenRevokedPluginOk => (When::Observed, Action::Keep),
             Self::TokenRevoked => (When::ObservedLasting, Action::Remove),
-            Self::RejectedBefore => (When::AtOnce, Action::Unsure),
             Self::NotPermitted => (When::AtOnce, Action::Unsure),
             Self::NamespaceUnknown => (When::AtOnce, Action::Unsure),
             Self::Unanswered(_) => (When::Observed, Action::Unsure),
@@ -99,10 +99,10 @@ impl Evidence {
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::DaemonSetExists => "the DaemonSet exists",
             Self::DaemonSetTerminating => "the DaemonSet is being deleted",
             Self::DaemonSetGone => "the DaemonSet does not exist",
             Self::NamespaceTerminating => "the namespace is being deleted",
+            Self::DaemonSetExists => "the DaemonSet exists",
             Self::PermissionsKept => "this pod still has its permissions, which an uninstall would have removed",
             Self::PermissionsLost => "this pod has lost the permissions it had",
             Self::TokenRevokedPluginOk => "this pod was force-deleted; the plugin's token is still accepted",
