@@ -159,7 +159,7 @@ fn open_namespace(call: &Call) -> Result<Result<Netns, NetnsError>, Failure> {
     Ok(netns)
 }
 
-/// Returns what the iptables fallback may use in this call.
+/// Returns the options of the iptables fallback for this call.
 fn tools<'a>(call: &'a Call, netconf: Option<&NetConf<'_>>, deadline: Deadline) -> Tools<'a> {
     Tools {
         mode: netconf.map(|n| n.iptables_mode).unwrap_or_default(),
@@ -180,9 +180,8 @@ fn families(call: &Call, netconf: &NetConf<'_>, netns: Option<&Netns>) -> Vec<Fa
 
 /// Returns the families in which the pod has no address; none when its addresses are unknown.
 fn missing(families: &[Family]) -> Vec<Family> {
-    let all = [Family::V4, Family::V6];
     let is_missing = |family: &Family| !families.is_empty() && !families.contains(family);
-    all.into_iter().filter(is_missing).collect()
+    Family::ALL.into_iter().filter(is_missing).collect()
 }
 
 /// Returns true when the call removes a further interface and the primary one, which the rules belong to, still exists.

@@ -1,5 +1,5 @@
-//! The decision about a pod from all sources: what the call brings, the API server, and the fallback. The only file of
-//! `policy` that does I/O.
+//! The decision about a pod from all sources: the call itself, the API server, and the fallback. The only file of `policy`
+//! that does I/O.
 
 use evergreen_kube::{
     self as kube, Client, Wait,
@@ -148,7 +148,7 @@ fn namespace_annotations(
     let keys: [(&str, &dyn std::fmt::Display); 2] = [("pod", pod), ("error", &error)];
     match error.class {
         Forbidden | NotFound => log.with(&keys).info(MSG),
-        // The same server has just sent the pod, so this is worth a look.
+        // Unexpected, since the same server has just sent the pod.
         NotKubernetes => log.with(&keys).warn(MSG),
         _ => return Err(error),
     }

@@ -1,4 +1,4 @@
-//! The versions of the protocol. In a file of its own because both what is read and what is answered depend on it.
+//! The versions of the protocol. In a file of its own, because both configuration and reply depend on it.
 
 /// The protocol versions the plugin speaks, oldest first. Runtimes and libraries compare them as strings.
 pub const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];

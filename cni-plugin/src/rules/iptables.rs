@@ -52,7 +52,7 @@ pub struct IptablesError {
     family: Family,
     /// One error for each variant that was tried.
     errors: Vec<ToolError>,
-    /// Errors of unoperation the other family's rules.
+    /// Errors when the other family's rules were removed again.
     left: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub fn apply(ruleset: &Ruleset, tools: Tools<'_>) -> Result<Vec<PathBuf>, Iptabl
             }
         }
     }
-    for family in [Family::V4, Family::V6] {
+    for family in Family::ALL {
         if ruleset.tables.iter().all(|table| table.family != family) {
             // An unwanted family. If its programs or its kernel modules are missing, it has no rules.
             let _ = remove_family(family, tools);
@@ -90,7 +90,7 @@ pub fn apply(ruleset: &Ruleset, tools: Tools<'_>) -> Result<Vec<PathBuf>, Iptabl
 /// Removes the plugin's chains, whichever variant made them. Returns true if there were any.
 pub fn remove(tools: Tools<'_>) -> Result<bool, IptablesError> {
     // Both families are tried before the first error is returned.
-    let removed = [Family::V4, Family::V6].map(|family| remove_family(family, tools));
+    let removed = Family::ALL.map(|family| remove_family(family, tools));
     removed.into_iter().try_fold(false, |any, one| Ok(any | one?))
 }
 
@@ -111,7 +111,7 @@ pub fn may_exist() -> bool {
 /// Compares the rules with the wanted ones.
 pub fn check(ruleset: &Ruleset, tools: Tools<'_>) -> Result<Result<(), Difference>, IptablesError> {
     for table in &ruleset.tables {
-        let (_, found) = first_that_works("read the rules", table.family, tools)?;
+        let (_, found) = first_working("read the rules", table.family, tools)?;
         if let Err(difference) = script::compare(table, &found) {
             return Ok(Err(difference));
         }
@@ -123,10 +123,10 @@ pub fn check(ruleset: &Ruleset, tools: Tools<'_>) -> Result<Result<(), Differenc
 pub fn check_complete(tools: Tools<'_>) -> Result<Result<(), Difference>, IptablesError> {
     let mut any = false;
     let mut last = None;
-    for family in [Family::V4, Family::V6] {
-        match first_that_works("read the rules", family, tools) {
+    for family in Family::ALL {
+        match first_working("read the rules", family, tools) {
             Ok((_, found)) => match script::check_complete(family, &found) {
-                Ok(ours) => any |= ours,
+                Ok(found) => any |= found,
                 Err(difference) => return Ok(Err(difference)),
             },
             // A node or kernel may lack one family.
@@ -144,7 +144,7 @@ pub fn check_complete(tools: Tools<'_>) -> Result<Result<(), Difference>, Iptabl
 
 fn apply_table(table: &Table, tools: Tools<'_>) -> Result<Tool, IptablesError> {
     const OPERATION: &str = "write the rules";
-    let (tool, found) = first_that_works(OPERATION, table.family, tools)?;
+    let (tool, found) = first_working(OPERATION, table.family, tools)?;
     match tool.restore(&script::install(table, &found), tools) {
         Ok(()) => Ok(tool),
         Err(failure) => Err(IptablesError::new(OPERATION, table.family, vec![failure])),
@@ -170,7 +170,7 @@ fn remove_with(tool: &Tool, found: &Found, tools: Tools<'_>) -> Result<bool, Too
 }
 
 /// Returns the first variant that can read the table `nat` in this namespace, and what it read.
-fn first_that_works(
+fn first_working(
     operation: &'static str,
     family: Family,
     tools: Tools<'_>,

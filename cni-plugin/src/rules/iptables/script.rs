@@ -127,10 +127,10 @@ pub(super) fn compare(table: &Table, found: &Found) -> Result<(), Difference> {
         for n in 0..wanted.len().max(found.rules[i].len()) {
             let (found, wanted) = (found.rules[i].get(n), wanted.get(n));
             if found != wanted {
-                let word =
+                let text =
                     |rule: Option<&String>| rule.map_or("missing".to_owned(), |rule| format!("{rule:?}"));
                 let (n, place) = (n + 1, place(table.family, chain));
-                let (found, wanted) = (word(found), word(wanted));
+                let (found, wanted) = (text(found), text(wanted));
                 return Err(Difference::new(format!(
                     "rule {n} of {place} is {found}; wanted {wanted}"
                 )));
@@ -143,12 +143,12 @@ pub(super) fn compare(table: &Table, found: &Found) -> Result<(), Difference> {
 /// Returns the wanted rules of one of [`CHAINS`].
 fn rules(table: &Table, i: usize) -> Vec<String> {
     let (hook, _, chain) = CHAINS[i];
-    let ours = table
+    let rules = table
         .chains
         .iter()
         .filter(|chain| chain.hook == hook)
         .flat_map(|chain| &chain.rules);
-    ours.flat_map(|ours| rule::rules(table, ours, chain)).collect()
+    rules.flat_map(|rule| rule::rules(table, rule, chain)).collect()
 }
 
 fn line(script: &mut String, text: &str) {
