@@ -85,10 +85,7 @@ impl Kubeconfig {
             let message = "is empty; the installer writes this file: check its log on this node";
             return Err(Error::new(Class::Credential, message));
         }
-        let raw = raw::parse(text).map_err(|e| match e.is_damage() {
-            true => damaged(&e.to_string()),
-            false => invalid(format!("{e}; write it again")),
-        })?;
+        let raw = raw::parse(text)?;
         // A prefix of the word means a truncated file; what follows it is then missing.
         if let Some(kind) = raw.kind.as_deref().filter(|kind| !"Config".starts_with(kind)) {
             return Err(invalid(format!(

@@ -4,8 +4,6 @@
 //! reason (expired, revoked, wrong key or audience), so only the claims can tell them apart. The token itself is never part
 //! of a message.
 
-use std::fmt::Write;
-
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Deserializer};
 
@@ -76,55 +74,44 @@ impl Claims {
 
     /// Returns why the API server may reject the token, as the end of a sentence that begins with "the token".
     pub(super) fn explain_rejection(&self, now: i64, host: &str) -> String {
-        let mut text = format!("(subject {})", short(&self.sub));
         let outside_validity = self.outside_validity(now);
-        match &outside_validity {
-            Some(reason) => {
-                let _ = write!(text, " {reason}");
-            }
-            None => {
-                if let Some(exp) = self.exp {
-                    let _ = write!(text, " claims to be valid until {}", rfc3339(exp));
-                }
-            }
-        }
+        let validity = match (&outside_validity, self.exp) {
+            (Some(reason), _) => format!(" {reason}"),
+            (None, Some(exp)) => format!(" claims to be valid until {}", rfc3339(exp)),
+            (None, None) => String::new(),
+        };
+        let mut parts = vec![format!("(subject {}){validity}", short(&self.sub))];
         let kubernetes = &self.kubernetes;
         if let Some(pod) = &kubernetes.pod {
-            let _ = write!(
-                text,
-                "; it is bound to pod {}/{} (UID {}) and revoked when that pod is deleted: is it still this node's \
-                 installer?",
+            parts.push(format!(
+                "it is bound to pod {}/{} (UID {}) and revoked when that pod is deleted: is it still this node's installer?",
                 short(&kubernetes.namespace),
                 short(&pod.name),
                 short(&pod.uid)
-            );
+            ));
         }
         if let Some(node) = &kubernetes.node {
-            let _ = write!(
-                text,
-                "; it is bound to node {} (UID {})",
-                short(&node.name),
-                short(&node.uid)
-            );
-            if !host.is_empty() && !same_host(&node.name, host) {
-                let _ = write!(text, ", but this host is named {}", short(host));
-            }
+            let other = match host.is_empty() || same_host(&node.name, host) {
+                true => String::new(),
+                false => format!(", but this host is named {}", short(host)),
+            };
+            let (name, uid) = (short(&node.name), short(&node.uid));
+            parts.push(format!("it is bound to node {name} (UID {uid}){other}"));
         }
         if self.has_other_audience() {
             let audiences: Vec<String> = self.aud.iter().take(3).map(|a| short(a)).collect();
-            let _ = write!(
-                text,
-                "; its audience is {}, not the API server",
+            parts.push(format!(
+                "its audience is {}, not the API server",
                 audiences.join(", ")
-            );
+            ));
         }
         if outside_validity.is_none() {
-            text.push_str(
-                "; the API server may have new signing keys, or the ServiceAccount may have been deleted",
-            );
+            let other =
+                "the API server may have new signing keys, or the ServiceAccount may have been deleted";
+            parts.push(other.to_owned());
         }
-        text.push_str("; the installer must write a new one: check its log on this node");
-        text
+        parts.push("the installer must write a new one: check its log on this node".to_owned());
+        parts.join("; ")
     }
 
     /// Returns how the token is expired or not valid yet, if that is certain despite the server's leeway.

@@ -1,7 +1,6 @@
 //! Resolves the host of a URL within the time that is left.
 
 use std::{
-    fmt,
     net::{IpAddr, SocketAddr, ToSocketAddrs},
     sync::mpsc,
     thread,
@@ -20,6 +19,7 @@ use crate::sys;
 
 /// Resolves names on a thread, because `getaddrinfo` has no timeout: on a timeout the thread is left behind and ends with
 /// the process. An IP address, the usual host of a kubeconfig, needs no lookup.
+#[derive(Debug)]
 pub(super) struct TimedResolver;
 
 impl Resolver for TimedResolver {
@@ -54,11 +54,5 @@ impl Resolver for TimedResolver {
         } else {
             Ok(addresses)
         }
-    }
-}
-
-impl fmt::Debug for TimedResolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TimedResolver")
     }
 }

@@ -43,75 +43,56 @@ pub(crate) fn check(response: &Response, material: &Material) -> Result<(), Erro
     Err(Error::new(class, cause).after(retry_after))
 }
 
-/// Returns the kind of failure and the line for a person.
+/// Returns the kind of failure and the line for a person: cause, code with what the server said, and what to do.
 fn classify(code: u16, status: &Status, quoted: &str) -> (Class, String) {
     let is_status = status.kind.as_deref() == Some("Status");
-    match code {
+    let is_not_found = status.reason.as_deref() == Some("NotFound");
+    let (class, cause, cure) = match code {
         300..=399 => (
             Class::NotKubernetes,
-            format!("the server sent a redirect ({code}), which no API server does; check the server URL"),
+            "the server sent a redirect, which no API server does",
+            "; check the server URL",
         ),
         400 if quoted.contains("HTTP request to an HTTPS server") => (
             Class::BadRequest,
-            "the server expects TLS (400); use https:// in the kubeconfig".to_owned(),
+            "the server expects TLS",
+            "; use https:// in the kubeconfig",
         ),
-        401 => (
-            Class::Unauthorized,
-            format!("the API server rejected the credential (401: {quoted})"),
+        401 => (Class::Unauthorized, "the API server rejected the credential", ""),
+        403 if quoted.contains("\"system:anonymous\"") => (
+            Class::Anonymous,
+            "the API server did not receive our credential",
+            "; does a proxy strip it, or is the token of a kind that it does not support?",
         ),
-        403 => forbidden(is_status, quoted),
+        403 if is_status => (
+            Class::Forbidden,
+            "authenticated but not authorized",
+            "; grant it via RBAC",
+        ),
+        403 => (
+            Class::NotKubernetes,
+            "a proxy or load balancer denied the request",
+            "; check what is between this node and the API server",
+        ),
         // An unknown path is a 404 in plain text; a missing object is a Status with its name.
-        404 if is_status && status.reason.as_deref() == Some("NotFound") => {
-            (Class::NotFound, format!("it does not exist (404: {quoted})"))
-        }
+        404 if is_status && is_not_found => (Class::NotFound, "it does not exist", ""),
         404 => (
             Class::NotKubernetes,
-            format!("there is no API server at this URL (404: {quoted}); check the server URL"),
+            "there is no API server at this URL",
+            "; check the server URL",
         ),
         407 => (
             Class::Unreachable,
-            format!("the proxy requires authentication (407: {quoted}); add user and password to proxy-url"),
+            "the proxy requires authentication",
+            "; add user and password to proxy-url",
         ),
-        408 => (
-            Class::Server,
-            format!("the request timed out on the server (408: {quoted})"),
-        ),
-        409 => (
-            Class::Conflict,
-            format!("conflict with another change (409: {quoted})"),
-        ),
-        429 => (
-            Class::TooManyRequests,
-            format!("the API server is overloaded (429: {quoted})"),
-        ),
-        500..=599 => (
-            Class::Server,
-            format!("the API server failed to serve the request ({code}: {quoted})"),
-        ),
-        _ => (
-            Class::BadRequest,
-            format!("the API server rejected the request ({code}: {quoted})"),
-        ),
-    }
-}
-
-/// Tells apart an API server without our credential, one whose RBAC denies the request, and a proxy that denies it.
-fn forbidden(is_status: bool, quoted: &str) -> (Class, String) {
-    if quoted.contains("\"system:anonymous\"") {
-        let cause = format!(
-            "the API server did not receive our credential (403: {quoted}); does a proxy strip it, or is the token of a \
-             kind that it does not support?"
-        );
-        return (Class::Anonymous, cause);
-    }
-    if is_status {
-        let cause = format!("authenticated but not authorized (403: {quoted}); grant it via RBAC");
-        return (Class::Forbidden, cause);
-    }
-    (
-        Class::NotKubernetes,
-        format!("a proxy or load balancer denied the request (403: {quoted})"),
-    )
+        408 => (Class::Server, "the request timed out on the server", ""),
+        409 => (Class::Conflict, "conflict with another change", ""),
+        429 => (Class::TooManyRequests, "the API server is overloaded", ""),
+        500..=599 => (Class::Server, "the API server failed to serve the request", ""),
+        _ => (Class::BadRequest, "the API server rejected the request", ""),
+    };
+    (class, format!("{cause} ({code}: {quoted}){cure}"))
 }
 
 /// Quotes the response as one short line without a secret.

@@ -1,9 +1,12 @@
 //! A kubeconfig as it is written: every field that we use, all of them optional. Null and absent are the same.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::problem::{damaged, invalid};
+use crate::error::Error;
 
 /// `kind: Config`
 #[derive(Deserialize, Default)]
@@ -95,78 +98,32 @@ pub(super) fn text(field: Option<&str>) -> Option<String> {
     field.filter(|t| !t.trim().is_empty()).map(str::to_owned)
 }
 
-/// Why the text is not a kubeconfig, with the position. The parsers' own messages quote the text, which contains tokens.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unreadable {
-    what: &'static str,
-    is_damage: bool,
-    /// Counted from 1; 0 if unknown.
-    line: usize,
-    column: usize,
-}
-
 /// Reads JSON, or YAML converted to JSON, as client-go does, so that one reader decides about the fields. The installer
 /// writes JSON: it is parsed in a tenth of the time.
-pub(super) fn parse(text: &str) -> Result<Config, Unreadable> {
+///
+/// An error has only the position: the parsers' own messages quote the text, which contains tokens.
+pub(super) fn parse(text: &str) -> Result<Config, Error> {
     let json = match serde_json::from_str(text) {
         Ok(config) => return Ok(config),
         Err(error) => error,
     };
-    if text.trim_start().starts_with('{') && json.is_data() {
-        return Err(Unreadable {
-            what: FIELD,
-            is_damage: false,
-            line: json.line(),
-            column: json.column(),
-        });
+    let is_json = text.trim_start().starts_with('{');
+    let position = format!("(line {}, column {})", json.line(), json.column());
+    if is_json && json.is_data() {
+        return Err(invalid(format!("{WRONG_TYPE} {position}; write it again")));
     }
     let options = serde_saphyr::options! { with_snippet: false };
     match serde_saphyr::from_str_with_options::<Value>(text, options) {
         // No position: it would be one in the converted text. It counts as damage, since YAML that is truncated after the
         // first word of a map becomes a string.
-        Ok(yaml) => serde_json::from_str(&yaml.to_string()).map_err(|_| Unreadable::damage(FIELD, (0, 0))),
-        Err(_) if text.trim_start().starts_with('{') => {
-            let what = if json.is_eof() {
-                "is truncated"
-            } else {
-                "is not valid JSON"
-            };
-            Err(Unreadable::damage(what, (json.line(), json.column())))
-        }
-        Err(error) => {
-            let number = |n: u64| usize::try_from(n).unwrap_or_default();
-            let place = error
-                .location()
-                .map_or((0, 0), |p| (number(p.line()), number(p.column())));
-            Err(Unreadable::damage("is not valid YAML", place))
-        }
+        Ok(yaml) => serde_json::from_str(&yaml.to_string()).map_err(|_| damaged(WRONG_TYPE)),
+        Err(_) if is_json && json.is_eof() => Err(damaged(&format!("is truncated {position}"))),
+        Err(_) if is_json => Err(damaged(&format!("is not valid JSON {position}"))),
+        Err(error) => Err(damaged(&match error.location() {
+            Some(at) => format!("is not valid YAML (line {}, column {})", at.line(), at.column()),
+            None => "is not valid YAML".to_owned(),
+        })),
     }
 }
 
-const FIELD: &str = "has a field of the wrong type";
-
-impl Unreadable {
-    /// Returns true if the text itself is damaged, or may be.
-    pub(super) fn is_damage(&self) -> bool {
-        self.is_damage
-    }
-
-    fn damage(what: &'static str, (line, column): (usize, usize)) -> Self {
-        Self {
-            what,
-            is_damage: true,
-            line,
-            column,
-        }
-    }
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what)?;
-        if self.line > 0 {
-            write!(f, " (line {}, column {})", self.line, self.column)?;
-        }
-        Ok(())
-    }
-}
+const WRONG_TYPE: &str = "has a field of the wrong type";

@@ -138,7 +138,7 @@ pub(super) fn refusals() -> Vec<Row> {
             "a redirect",
             Answer::new(302, "").with_header("Location", "https://login.example.org/"),
             Class::NotKubernetes,
-            "the server sent a redirect (302)",
+            "the server sent a redirect, which no API server does (302",
         ),
         (
             "200 with a page",
