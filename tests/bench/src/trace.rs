@@ -1,6 +1,6 @@
 //! The system calls and processes of a run, counted by strace. Never used in a timed run.
 
-use std::{collections::BTreeSet, ffi::OsStr, fs};
+use std::{collections::BTreeSet, ffi::OsString, fs};
 
 use anyhow::{Context, Result, ensure};
 use evergreen_test_support::run::CniCall;
@@ -48,10 +48,9 @@ pub fn record_batch(call: &CniCall, stage: &Stage) -> Result<()> {
 
 fn strace(call: &CniCall, stage: &Stage, options: &[&str]) -> Result<String> {
     let file = stage.file("strace");
-    let strace = stage.find("strace")?;
+    let strace = evergreen_test_support::strace::strace(&file, options);
     let mut words = stage.bounded();
-    words.extend([strace.as_os_str(), "-f".as_ref(), "-o".as_ref(), file.as_os_str()]);
-    words.extend(options.iter().map(OsStr::new));
+    words.extend(strace.iter().map(OsString::as_os_str));
     let reply = call.run_under(&words)?;
     ensure!(reply.exit_code.is_some_and(|code| code < 2), "{call}: {reply:?}");
     Ok(String::from_utf8_lossy(&fs::read(&file)?).into_owned())

@@ -3,7 +3,10 @@
 
 use std::{ffi::OsStr, fs, io::Write};
 
-use evergreen_test_support::run::{CniCall, binary};
+use evergreen_test_support::{
+    run::{CniCall, binary},
+    strace::strace,
+};
 use serde_json::json;
 
 use crate::node::Node;
@@ -21,10 +24,15 @@ fn host_nss_modules_are_not_loaded() {
 
     // A separate mount namespace replaces the host's file for this process only.
     let script = format!(
-        "mount --bind {dir}/nsswitch.conf /etc/nsswitch.conf && exec strace -f -e trace=openat -o {dir}/trace \"$0\"",
-        dir = node.dir.display()
+        "mount --bind {}/nsswitch.conf /etc/nsswitch.conf && exec \"$0\" \"$@\"",
+        node.dir.display()
     );
+    let strace = strace(&node.path("trace"), &["-e", "trace=openat"]);
     let words = ["unshare", "--mount", "sh", "-c", script.as_str()].map(OsStr::new);
+    let words: Vec<&OsStr> = words
+        .into_iter()
+        .chain(strace.iter().map(AsRef::as_ref))
+        .collect();
     let call = CniCall::new(binary("evergreen-cni"), "ADD", "/var/run/netns/none").pod("shop", "web-0");
     let mut command = call.command_under(&words);
     command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");

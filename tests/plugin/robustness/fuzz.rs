@@ -15,6 +15,7 @@ use std::{
 use evergreen_kube::pod::read_pod;
 use evergreen_test_support::{
     api::Answer,
+    budget::within,
     netns::Namespace,
     run::{CniCall, CniReply},
 };
@@ -65,7 +66,7 @@ impl Cell {
 fn assert_answered(call: &CniCall) {
     let start = Instant::now();
     let reply = call.run().unwrap_or_else(|e| panic!("{e:#}"));
-    let late = start.elapsed() > TIMEOUT;
+    let late = start.elapsed() > within(TIMEOUT);
     let again = format!("{:.4000}", call.to_string());
     assert!(!late, "{:?} for {again}", start.elapsed());
     is_cni(&reply).unwrap_or_else(|why| panic!("{why}: {reply:?} of {again}"));

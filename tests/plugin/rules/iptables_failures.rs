@@ -18,6 +18,7 @@ use evergreen_cni::{
 };
 use evergreen_kube::deadline::Deadline;
 use evergreen_test_support::{
+    budget::within,
     netns::{Namespace, without_nf_tables},
     run::CniReply,
 };
@@ -170,11 +171,12 @@ fn hanging_program_is_stopped_at_the_deadline() {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("iptables-legacy-save did not end within 0.3 s and was stopped"),
+            error.contains("iptables-legacy-save did not end within 0.")
+                && error.contains("s and was stopped"),
             "{error}"
         );
         assert!(
-            started.elapsed() < Duration::from_secs(3),
+            started.elapsed() < within(Duration::from_secs(3)),
             "{:?}",
             started.elapsed()
         );

@@ -1,6 +1,8 @@
 //! A kernel whose nf_tables lacks the expressions that the rules need (`nat`, `redir`): ADD falls back to iptables, and
 //! later calls find the rules there.
 
+use std::ffi::OsStr;
+
 use evergreen_cni::{
     net::cidr::Family,
     policy::intent::Redirect,
@@ -10,6 +12,7 @@ use evergreen_cni::{
 use evergreen_test_support::{
     netns::Namespace,
     run::{CniCall, CniReply},
+    strace::strace,
 };
 use serde_json::json;
 
@@ -122,23 +125,16 @@ fn no_program_is_started_without_a_fallback() {
         &[],
         "*nat\n:OTHERS - [0:0]\n-A OUTPUT -j OTHERS\nCOMMIT\n",
     );
-    let output = std::env::temp_dir().join(format!("evergreen-strace-{}", std::process::id()));
-    let strace = [
-        "strace",
-        "-f",
-        "-o",
-        output.to_str().unwrap(),
-        "-e",
-        "trace=execve,execveat",
-    ];
+    let output = node.path("trace");
+    let strace = strace(&output, &["-e", "trace=execve,execveat"]);
+    let strace: Vec<&OsStr> = strace.iter().map(AsRef::as_ref).collect();
     for verb in ["ADD", "CHECK", "DEL"] {
         let reply = call(&node, &namespace, "legacy", verb)
-            .run_under(&strace.map(AsRef::as_ref))
+            .run_under(&strace)
             .unwrap();
         assert_eq!(reply.exit_code, Some(0), "{verb}: {reply:?}");
         let traced = std::fs::read_to_string(&output).unwrap();
         let started = traced.lines().filter(|line| line.contains("execve")).count();
         assert_eq!(started, 1, "{verb} started another program: {traced}");
     }
-    std::fs::remove_file(output).unwrap();
 }

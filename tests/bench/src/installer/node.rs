@@ -3,8 +3,6 @@
 use std::{
     env,
     fs::{self, File},
-    io::{Read, Write},
-    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -14,6 +12,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use evergreen_test_support::{
     api::{Api, Bound},
+    http,
     kubelet::Volume,
     pki::Pki,
 };
@@ -148,14 +147,8 @@ impl Node {
         let log = fs::read_to_string(self.log())?;
         let line = log.lines().find(|line| line.contains("serving probes"));
         let port = line.and_then(|line| line.rsplit(':').next()?.trim().parse::<u16>().ok());
-        let mut stream = TcpStream::connect((
-            "127.0.0.1",
-            port.context("the installer has not logged its port yet")?,
-        ))?;
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: node\r\n\r\n").as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
+        let port = port.context("the installer has not logged its port yet")?;
+        Ok(http::get(port, path)?)
     }
 
     fn write(&mut self) -> Result<()> {

@@ -6,7 +6,10 @@ use std::{
 };
 
 use evergreen_kube::Class;
-use evergreen_test_support::api::{Answer, Framing, Pace};
+use evergreen_test_support::{
+    api::{Answer, Framing, Pace},
+    budget::within,
+};
 
 use super::{Row, check};
 use crate::node::{Node, POD};
@@ -153,7 +156,7 @@ fn transient_failure_is_retried_until_the_deadline() {
                 check(&node, &row, deadline);
                 let took = start.elapsed();
                 assert!(
-                    took < deadline + Duration::from_millis(300),
+                    took < deadline + within(Duration::from_millis(300)),
                     "{}: {took:?}",
                     row.0
                 );
