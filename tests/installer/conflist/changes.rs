@@ -22,7 +22,7 @@ fn assert_in_time(mut took: Vec<Duration>) {
 }
 
 #[test]
-fn a_rotated_token_reaches_the_node_in_under_100_ms() {
+fn rotated_token_reaches_node_within_100_ms() {
     let mut node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     let token = node.net("linkerd-cni.evergreen/token");
@@ -38,7 +38,7 @@ fn a_rotated_token_reaches_the_node_in_under_100_ms() {
 }
 
 #[test]
-fn a_changed_ca_reaches_the_node_in_under_100_ms() {
+fn changed_ca_reaches_node_within_100_ms() {
     let mut node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     let ca = node.net("linkerd-cni.evergreen/ca.crt");
@@ -53,7 +53,7 @@ fn a_changed_ca_reaches_the_node_in_under_100_ms() {
 }
 
 #[test]
-fn a_rewritten_conflist_gets_our_entry_back_in_under_100_ms() {
+fn rewritten_conflist_gets_entry_within_100_ms() {
     let mut took = Vec::new();
     for _ in 0..5 {
         // Each by an installer of its own: only the first rewrite within a minute is answered without a delay.
@@ -68,7 +68,7 @@ fn a_rewritten_conflist_gets_our_entry_back_in_under_100_ms() {
 }
 
 #[test]
-fn a_conflist_that_is_moved_into_place_is_noticed() {
+fn conflist_moved_into_place_gets_entry() {
     let node = Node::new();
     let mut installer = node.start();
     for (from, to) in [
@@ -82,7 +82,7 @@ fn a_conflist_that_is_moved_into_place_is_noticed() {
 }
 
 #[test]
-fn on_an_empty_directory_it_waits_and_makes_no_network_of_its_own() {
+fn empty_directory_gets_no_network() {
     let node = Node::new();
     let mut installer = node.start();
     installer.until(&node, "the plugin is there", || node.bin("linkerd-cni").exists());
@@ -99,7 +99,7 @@ fn on_an_empty_directory_it_waits_and_makes_no_network_of_its_own() {
 }
 
 #[test]
-fn a_conflist_that_is_written_in_steps_is_waited_for() {
+fn conflist_written_in_steps_is_awaited() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     for _ in 0..3 {
@@ -126,7 +126,7 @@ fn a_conflist_that_is_written_in_steps_is_waited_for() {
 }
 
 #[test]
-fn whatever_of_ours_is_deleted_or_changed_comes_back() {
+fn deleted_or_changed_files_are_restored() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     let right = node.snapshot();
@@ -162,7 +162,7 @@ fn whatever_of_ours_is_deleted_or_changed_comes_back() {
 }
 
 #[test]
-fn an_empty_token_leaves_the_old_one_until_a_good_one_comes() {
+fn empty_token_does_not_replace_old_one() {
     let mut node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     node.rotate("", CA);
@@ -176,7 +176,7 @@ fn an_empty_token_leaves_the_old_one_until_a_good_one_comes() {
 }
 
 #[test]
-fn a_directory_that_appears_later_or_is_replaced_is_used() {
+fn late_or_replaced_directory_is_used() {
     let node = Node::new();
     fs::remove_dir_all(node.net("")).unwrap();
     let mut installer = node.start();
@@ -195,7 +195,7 @@ fn a_directory_that_appears_later_or_is_replaced_is_used() {
 }
 
 #[test]
-fn a_second_run_writes_nothing() {
+fn second_run_writes_nothing() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     let stamps = node.stamps();

@@ -72,7 +72,7 @@ fn change(path: &Path) {
 const SINGLE: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","type":"calico"}"#;
 
 #[test]
-fn what_a_neighbour_writes_while_our_entry_is_taken_out_stays() {
+fn write_during_removal_is_kept() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     let path = node.net("10-calico.conflist");
@@ -88,7 +88,7 @@ fn what_a_neighbour_writes_while_our_entry_is_taken_out_stays() {
 }
 
 #[test]
-fn what_a_neighbour_writes_while_our_entry_is_put_in_stays() {
+fn write_during_insertion_is_kept() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     let path = node.net("10-calico.conflist");
@@ -105,7 +105,7 @@ fn what_a_neighbour_writes_while_our_entry_is_put_in_stays() {
 }
 
 #[test]
-fn a_list_of_its_own_that_a_neighbour_writes_while_its_single_file_is_brought_back_stays_alone() {
+fn new_list_during_restore_replaces_single_file() {
     let node = Node::new().with_network("10-calico.conf", SINGLE);
     node.succeed(&["once"]);
     let path = node.net("10-calico.conflist");
@@ -122,7 +122,7 @@ fn a_list_of_its_own_that_a_neighbour_writes_while_its_single_file_is_brought_ba
 }
 
 #[test]
-fn a_removal_while_somebody_writes_all_the_time_says_so_and_leaves_the_plugin() {
+fn removal_under_constant_writes_keeps_plugin() {
     let node = Node::new();
     let (single, path) = (node.net("10-calico.conf"), node.net("10-calico.conflist"));
     // A machine so busy that the writer pauses for a second makes the half a whole that no runtime loads: then once more.

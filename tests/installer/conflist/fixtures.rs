@@ -119,7 +119,7 @@ fn ovn_kubernetes() {
 }
 
 #[test]
-fn a_single_plugin_becomes_a_list_with_its_name_and_version_and_comes_back() {
+fn single_plugin_becomes_list_and_is_restored() {
     let single = r#"{"cniVersion":"1.0.0","name":"mynet","type":"bridge","ipam":{"type":"host-local"}}"#;
     let node = Node::new().with_network("10-kuberouter.conf", single);
     fs::set_permissions(node.net("10-kuberouter.conf"), fs::Permissions::from_mode(0o640)).unwrap();
@@ -136,7 +136,7 @@ fn a_single_plugin_becomes_a_list_with_its_name_and_version_and_comes_back() {
 }
 
 #[test]
-fn of_a_single_file_beside_a_list_of_the_same_name_one_is_in_use_and_both_come_back() {
+fn single_file_beside_same_named_list_is_restored() {
     let single = r#"{"name":"cilium","type":"cilium-cni"}"#;
     let node = Node::new()
         .with_network("05-cilium.conf", single)
@@ -157,7 +157,7 @@ fn of_a_single_file_beside_a_list_of_the_same_name_one_is_in_use_and_both_come_b
 }
 
 #[test]
-fn a_single_file_that_comes_back_is_merged_again() {
+fn recreated_single_file_is_merged_again() {
     let old = r#"{"cniVersion":"0.3.1","name":"kubernetes","type":"bridge"}"#;
     let new = r#"{"cniVersion":"0.4.0","name":"kubernetes","type":"bridge","mtu":1400}"#;
     let node = Node::new().with_network("10-kuberouter.conf", old);
@@ -177,7 +177,7 @@ fn a_single_file_that_comes_back_is_merged_again() {
 }
 
 #[test]
-fn mode_and_owner_of_a_conflist_are_kept() {
+fn conflist_mode_and_owner_are_kept() {
     let node = Node::new().with_network("05-cilium.conflist", CALICO);
     let path = node.net("05-cilium.conflist");
     for permissions in [0o600, 0o640, 0o644] {
@@ -198,7 +198,7 @@ fn mode_and_owner_of_a_conflist_are_kept() {
 }
 
 #[test]
-fn only_the_network_that_the_runtime_uses_gets_our_entry() {
+fn only_the_active_network_gets_entry() {
     let loopback = r#"{"cniVersion":"0.3.1","name":"lo","type":"loopback"}"#;
     let node = Node::new()
         .with_network("00-loopback.conf", loopback)
@@ -226,7 +226,7 @@ fn only_the_network_that_the_runtime_uses_gets_our_entry() {
 }
 
 #[test]
-fn a_network_may_be_named_or_all_may_get_our_entry() {
+fn named_network_or_all_networks_get_entry() {
     let node = Node::new()
         .with_network("10-a.conflist", CALICO)
         .with_network("20-b.conflist", CALICO);
@@ -241,7 +241,7 @@ fn a_network_may_be_named_or_all_may_get_our_entry() {
 }
 
 #[test]
-fn a_stale_entry_of_an_old_release_is_made_right() {
+fn stale_entry_of_old_release_is_replaced() {
     let stale = r#"{"name":"cilium","plugins":[{"type":"cilium-cni"},{"type":"linkerd-cni","policy":{"k8s_auth_token":"dead"}}]}"#;
     let node = Node::new()
         .with_network("05-cilium.conflist", stale)
@@ -271,7 +271,7 @@ fn a_stale_entry_of_an_old_release_is_made_right() {
 }
 
 #[test]
-fn a_spoilt_list_that_cannot_be_made_again_keeps_our_entry_out_of_no_other_network() {
+fn unrecoverable_list_does_not_block_other_network() {
     let node = Node::new()
         .with_network("05-broken.conflist", "{")
         .with_network("10-calico.conflist", CALICO);

@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn what_changes_behind_a_link_is_followed_and_so_is_a_link_that_is_made_anew() {
+fn changed_target_and_recreated_symlink_are_followed() {
     let (node, file) = linked("/usr/lib/cni/calico");
     let mut installer = node.start_and_wait_for(LINK);
     installer.until(&node, "the link is replaced", || !node.net(LINK).is_symlink());
@@ -44,7 +44,7 @@ fn what_changes_behind_a_link_is_followed_and_so_is_a_link_that_is_made_anew() {
 }
 
 #[test]
-fn what_changes_behind_a_link_is_followed_without_a_moment_without_our_entry() {
+fn changed_target_never_removes_entry() {
     let (node, file) = linked("/usr/lib/cni/calico");
     node.succeed(&["once"]);
     fs::write(&file, CALICO.replace("k8s-pod-network", "renamed")).unwrap();

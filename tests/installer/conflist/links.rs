@@ -36,7 +36,7 @@ pub fn is_link_to(path: &Path, target: &str) -> bool {
 }
 
 #[test]
-fn a_link_out_of_the_directory_gives_way_to_a_file_and_comes_back_exactly() {
+fn outside_symlink_is_replaced_and_restored_exactly() {
     for target in [
         "/usr/lib/cni/calico",
         "../../../usr/lib/cni/calico",
@@ -74,7 +74,7 @@ fn a_link_out_of_the_directory_gives_way_to_a_file_and_comes_back_exactly() {
 }
 
 #[test]
-fn a_link_to_a_single_plugin_gives_way_to_a_list_and_comes_back_exactly() {
+fn single_plugin_symlink_is_replaced_and_restored_exactly() {
     let node = Node::new();
     let file = image_file(&node, "usr/lib/cni/calico", SINGLE);
     symlink("/usr/lib/cni/calico", node.net("10-calico.conf")).unwrap();
@@ -97,7 +97,7 @@ fn a_link_to_a_single_plugin_gives_way_to_a_list_and_comes_back_exactly() {
 }
 
 #[test]
-fn a_file_in_the_links_place_that_somebody_spoils_is_made_anew() {
+fn damaged_replacement_file_is_recreated() {
     let (node, _) = linked("/usr/lib/cni/calico");
     let before = node.snapshot();
     node.succeed(&["once"]);
@@ -111,7 +111,7 @@ fn a_file_in_the_links_place_that_somebody_spoils_is_made_anew() {
 }
 
 #[test]
-fn a_file_that_its_owner_puts_in_the_links_place_is_its_own_from_then_on() {
+fn owner_file_in_symlink_place_is_kept() {
     let (node, file) = linked("/usr/lib/cni/calico");
     node.succeed(&["once"]);
     let theirs = CALICO.replace("k8s-pod-network", "theirs");
@@ -133,7 +133,7 @@ fn a_file_that_its_owner_puts_in_the_links_place_is_its_own_from_then_on() {
 }
 
 #[test]
-fn an_entry_moves_on_from_a_file_that_was_a_link_and_the_link_comes_back() {
+fn symlink_is_restored_when_entry_moves() {
     let (node, _) = linked("/usr/lib/cni/calico");
     node.succeed(&["once"]);
     fs::write(node.net("05-other.conflist"), CALICO).unwrap();
@@ -142,7 +142,7 @@ fn an_entry_moves_on_from_a_file_that_was_a_link_and_the_link_comes_back() {
 }
 
 #[test]
-fn a_link_to_what_the_installer_cannot_see_is_no_installation_and_says_what_to_do() {
+fn invisible_target_fails_installation_with_cure() {
     let node = Node::new().with_network("20-other.conflist", CALICO);
     // The same path in the installer's own root is another file, and none of the node's.
     let elsewhere = node.path("elsewhere");
@@ -180,7 +180,7 @@ fn a_link_to_what_the_installer_cannot_see_is_no_installation_and_says_what_to_d
 }
 
 #[test]
-fn a_link_to_what_the_installer_cannot_see_is_not_ready_until_it_is_mended() {
+fn invisible_target_is_unready_until_fixed() {
     let cluster = Cluster::new();
     symlink("/usr/lib/cni/calico", cluster.node.net("05-a.conflist")).unwrap();
     let mut installer = cluster.node.start_and_wait_for(LINK);
@@ -196,7 +196,7 @@ fn a_link_to_what_the_installer_cannot_see_is_not_ready_until_it_is_mended() {
 }
 
 #[test]
-fn a_link_within_the_directory_is_followed_as_the_node_follows_it() {
+fn inside_symlink_is_followed() {
     for target in ["real", "/etc/cni/net.d/real", "../net.d/real"] {
         let node = Node::new().with_network("real", CALICO);
         symlink(target, node.net(LINK)).unwrap();
@@ -210,7 +210,7 @@ fn a_link_within_the_directory_is_followed_as_the_node_follows_it() {
 }
 
 #[test]
-fn a_link_that_leads_nowhere_is_named_and_the_next_network_is_used() {
+fn dangling_symlink_is_reported_and_skipped() {
     for target in ["nowhere", LINK, "/etc/cni/net.d/nowhere", "/etc/cni/net.d"] {
         let node = Node::new().with_network("20-other.conflist", CALICO);
         symlink(target, node.net(LINK)).unwrap();
@@ -236,7 +236,7 @@ fn a_link_that_leads_nowhere_is_named_and_the_next_network_is_used() {
 }
 
 #[test]
-fn a_file_in_the_links_place_that_somebody_has_spoilt_gives_way_to_the_link_at_a_removal() {
+fn removal_restores_symlink_over_damaged_file() {
     for (name, text) in [(LINK, CALICO), ("10-calico.conf", SINGLE)] {
         let node = Node::new();
         image_file(&node, "usr/lib/cni/calico", text);
@@ -251,7 +251,7 @@ fn a_file_in_the_links_place_that_somebody_has_spoilt_gives_way_to_the_link_at_a
 }
 
 #[test]
-fn a_link_within_the_directory_to_a_single_plugin_comes_back_as_a_link() {
+fn inside_single_plugin_symlink_is_restored() {
     let node = Node::new().with_network("real", SINGLE);
     symlink("real", node.net("10-calico.conf")).unwrap();
     let before = node.snapshot();

@@ -13,7 +13,7 @@ const TOKENS: [&str; 2] = [
 ];
 
 #[test]
-fn a_copied_token_that_names_no_pod_is_followed_while_the_api_server_cannot_be_asked_for_another() {
+fn copied_token_is_followed_while_minting_fails() {
     // Nobody answers on port 1: the request for a token of the plugin's own takes its whole five seconds.
     let mut node = Node::new()
         .with_network("10-calico.conflist", CALICO)
@@ -40,7 +40,7 @@ fn a_copied_token_that_names_no_pod_is_followed_while_the_api_server_cannot_be_a
 }
 
 #[test]
-fn rewrites_in_a_row_are_answered_after_growing_delays() {
+fn repeated_rewrites_meet_growing_delays() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     for (n, delay) in [0, 1, 2, 4].into_iter().enumerate() {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::node::{CA, CALICO, Node, mode};
 
 #[test]
-fn the_kubeconfig_is_static_and_names_files_by_the_nodes_own_paths() {
+fn kubeconfig_is_static_with_node_paths() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("KUBERNETES_SERVICE_HOST", "10.96.0.1")
@@ -38,7 +38,7 @@ fn the_kubeconfig_is_static_and_names_files_by_the_nodes_own_paths() {
 }
 
 #[test]
-fn secrets_are_readable_by_root_alone() {
+fn secrets_are_readable_by_root_only() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let kubeconfig = node.net("ZZZ-linkerd-cni-kubeconfig");
     fs::write(&kubeconfig, "old").unwrap();
@@ -56,7 +56,7 @@ fn secrets_are_readable_by_root_alone() {
 }
 
 #[test]
-fn an_ipv6_api_server_is_bracketed() {
+fn ipv6_api_server_is_bracketed() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("KUBERNETES_SERVICE_HOST", "fd00:10:96::1")
@@ -67,7 +67,7 @@ fn an_ipv6_api_server_is_bracketed() {
 }
 
 #[test]
-fn a_token_with_a_newline_is_written_without() {
+fn token_newline_is_trimmed() {
     let mut node = Node::new().with_network("10-calico.conflist", CALICO);
     node.rotate("token-2\n", CA);
     node.succeed(&["once"]);
@@ -78,7 +78,7 @@ fn a_token_with_a_newline_is_written_without() {
 }
 
 #[test]
-fn no_conflist_is_touched_before_the_credentials_are_there() {
+fn credentials_are_written_before_conflist() {
     let mut node = Node::new();
     for name in ["10-calico.conflist", "20-b.conflist", "30-c.conflist"] {
         fs::write(node.net(name), CALICO).unwrap();
@@ -91,7 +91,7 @@ fn no_conflist_is_touched_before_the_credentials_are_there() {
 }
 
 #[test]
-fn a_ca_file_of_its_own_may_be_named() {
+fn separate_ca_file_is_used() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     fs::write(node.path("other.crt"), format!("{CA}{CA}")).unwrap();
     let other = node.path("other.crt");
@@ -105,7 +105,7 @@ fn a_ca_file_of_its_own_may_be_named() {
 const BAD: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
 
 #[test]
-fn a_bad_block_in_the_bundle_is_counted_and_a_bundle_without_a_good_one_replaces_nothing() {
+fn bad_certificates_are_counted_and_never_replace_good() {
     let pki = Pki::new();
     let good = pki.ca.pem();
     let mut node = Node::new().with_network("10-calico.conflist", CALICO);
@@ -134,7 +134,7 @@ fn a_bad_block_in_the_bundle_is_counted_and_a_bundle_without_a_good_one_replaces
 }
 
 #[test]
-fn a_second_bundle_is_joined_and_moves_on_its_own() {
+fn second_ca_bundle_is_joined_and_followed() {
     let pki = Pki::new();
     let mut node = Node::new().with_network("10-calico.conflist", CALICO);
     node.rotate("token-1", pki.ca.pem());

@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[test]
-fn the_plugin_gets_a_token_that_dies_with_the_node_and_not_with_the_pod() {
+fn minted_token_is_bound_to_node() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
     installer.until(&cluster.node, "a token bound to the node is there", || {
@@ -65,7 +65,7 @@ fn ask_as_the_plugin(cluster: &Cluster) -> String {
 }
 
 #[test]
-fn a_restart_keeps_a_minted_token_that_is_still_good() {
+fn restart_keeps_valid_minted_token() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
     installer.until(&cluster.node, "a token bound to the node is there", || {
@@ -87,7 +87,7 @@ fn a_restart_keeps_a_minted_token_that_is_still_good() {
 }
 
 #[test]
-fn where_minting_is_refused_a_copy_of_the_pods_token_follows_every_rotation() {
+fn refused_minting_falls_back_to_copied_token() {
     let mut cluster = Cluster::new();
     cluster.api.forbid("create", "serviceaccounts/token");
     let mut installer = cluster.start();
@@ -108,7 +108,7 @@ fn where_minting_is_refused_a_copy_of_the_pods_token_follows_every_rotation() {
 }
 
 #[test]
-fn where_tokens_cannot_be_bound_to_nodes_an_unbound_short_one_is_used() {
+fn no_node_binding_falls_back_to_unbound_token() {
     let cluster = Cluster::new();
     cluster.api.add_route(|request| {
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
@@ -129,7 +129,7 @@ fn where_tokens_cannot_be_bound_to_nodes_an_unbound_short_one_is_used() {
 }
 
 #[test]
-fn a_token_the_server_no_longer_takes_is_replaced() {
+fn rejected_token_is_replaced() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
     installer.until(&cluster.node, "a token bound to the node is there", || {
@@ -154,7 +154,7 @@ fn a_token_the_server_no_longer_takes_is_replaced() {
 }
 
 #[test]
-fn a_rotated_pod_token_brings_a_new_minted_one() {
+fn rotated_pod_token_triggers_new_minted_token() {
     let mut cluster = Cluster::new();
     let mut installer = cluster.start();
     installer.until(&cluster.node, "a token bound to the node is there", || {
@@ -168,7 +168,7 @@ fn a_rotated_pod_token_brings_a_new_minted_one() {
 }
 
 #[test]
-fn a_token_that_does_not_work_never_replaces_one_that_does() {
+fn rejected_token_never_replaces_accepted_one() {
     let mut cluster = Cluster::new();
     let mut installer = cluster.start();
     installer.until(&cluster.node, "a token bound to the node is there", || {
@@ -186,7 +186,7 @@ fn a_token_that_does_not_work_never_replaces_one_that_does() {
 }
 
 #[test]
-fn once_may_be_told_to_request_a_token() {
+fn once_mints_token_when_configured() {
     let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "request");
     cluster.node.succeed(&["once"]);
     assert!(cluster.has_node_token(), "{}", cluster.node.show());
@@ -200,7 +200,7 @@ fn once_may_be_told_to_request_a_token() {
 }
 
 #[test]
-fn one_init_container_alone_is_enough_where_the_kubelets_volume_is_found() {
+fn once_follows_kubelet_volume_when_found() {
     let cluster = Cluster::new();
     let pod = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"uid": "pod-1"}, "spec": {
         "volumes": [{"name": "token", "projected": {"sources": []}}],
@@ -242,7 +242,7 @@ fn one_init_container_alone_is_enough_where_the_kubelets_volume_is_found() {
 }
 
 #[test]
-fn no_secret_is_ever_said() {
+fn secrets_are_never_logged_or_served() {
     let mut cluster = Cluster::new();
     let mut installer = cluster.start();
     installer.until(&cluster.node, "a token bound to the node is there", || {

@@ -12,7 +12,7 @@ fn checked(cluster: &Cluster) -> (bool, String) {
 }
 
 #[test]
-fn a_node_that_is_as_it_shall_be_has_no_fault() {
+fn healthy_node_has_no_fault() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
     installer.until(&cluster.node, "its token is there", || cluster.has_node_token());
@@ -34,7 +34,7 @@ fn a_node_that_is_as_it_shall_be_has_no_fault() {
 }
 
 #[test]
-fn each_thing_that_is_wrong_is_a_fault_with_its_name() {
+fn each_fault_is_named() {
     let cluster = Cluster::new();
     let (good, said) = checked(&cluster);
     assert!(

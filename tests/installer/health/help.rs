@@ -38,7 +38,7 @@ fn help_names_every_command_and_every_setting() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_by_name() {
+fn unknown_words_are_refused_by_name() {
     let node = Node::new();
     node.fail(&["--no-such-flag"], &["no-such-flag", "--help"]);
     node.fail(&["install"], &["install", "--help"]);

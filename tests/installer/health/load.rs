@@ -41,7 +41,7 @@ fn resident_kib(pid: i32) -> u64 {
 }
 
 #[test]
-fn at_rest_it_wakes_less_than_once_a_second_and_stays_small() {
+fn idle_installer_wakes_rarely_and_stays_small() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
     let pid = installer.pid();
@@ -63,7 +63,7 @@ fn at_rest_it_wakes_less_than_once_a_second_and_stays_small() {
 }
 
 #[test]
-fn ten_thousand_events_are_few_turns_and_no_growth() {
+fn ten_thousand_events_cause_few_passes() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
     let turns = || {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn it_is_ready_only_when_all_is_in_place_and_the_credential_is_accepted() {
+fn ready_requires_entry_and_accepted_credential() {
     let cluster = Cluster::new();
     fs::remove_file(cluster.node.net("10-calico.conflist")).unwrap();
     let mut installer = cluster.node.start();
@@ -36,7 +36,7 @@ fn it_is_ready_only_when_all_is_in_place_and_the_credential_is_accepted() {
 }
 
 #[test]
-fn a_credential_that_the_server_refuses_is_not_ready_and_says_why() {
+fn rejected_credential_is_unready_with_reason() {
     let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     cluster.api.set_answer("POST", path, Answer::unauthorized());
@@ -54,7 +54,7 @@ fn a_credential_that_the_server_refuses_is_not_ready_and_says_why() {
 }
 
 #[test]
-fn metrics_say_which_conflist_what_credential_and_what_was_repaired() {
+fn metrics_report_conflist_credential_and_repairs() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
     fs::write(cluster.node.net("10-calico.conflist"), CALICO).unwrap();

@@ -58,7 +58,7 @@ impl Controller {
         let log = self.log();
         let address = log
             .lines()
-            .find_map(|line| line.split("address=127.0.0.1:").nth(1));
+            .find_map(|line| line.split("url=http://127.0.0.1:").nth(1));
         let response = address.and_then(|port| http::get(port.trim().parse().ok()?, path).ok());
         response.unwrap_or_default()
     }
@@ -118,7 +118,7 @@ fn pod(cluster: &Cluster, name: &str, exit_code: i64, controlled: bool) -> Value
 }
 
 #[test]
-fn a_pod_that_started_without_rules_is_deleted_and_no_other() {
+fn only_the_unmeshed_pod_is_deleted() {
     let cluster = Cluster::new();
     let pods = [
         pod(&cluster, "stuck", 95, true),
@@ -167,7 +167,7 @@ fn a_pod_that_started_without_rules_is_deleted_and_no_other() {
 }
 
 #[test]
-fn a_node_full_of_large_pods_is_listed() {
+fn node_full_of_large_pods_is_listed() {
     let cluster = Cluster::new();
     // 20 MiB: 250 pods whose annotations take 80 KiB each. The one that is stuck is the last.
     let ballast = "x".repeat(80 << 10);
@@ -196,7 +196,7 @@ fn a_node_full_of_large_pods_is_listed() {
 }
 
 #[test]
-fn under_linkerds_chart_an_event_is_written_where_that_chart_lets_it() {
+fn linkerd_chart_events_use_events_k8s_io() {
     let cluster = Cluster::new();
     let mut stuck = pod(&cluster, "stuck", 95, true);
     stuck["spec"]["nodeName"] = json!("node1");
@@ -223,7 +223,7 @@ fn under_linkerds_chart_an_event_is_written_where_that_chart_lets_it() {
 }
 
 #[test]
-fn a_pod_whose_sandbox_was_made_anew_is_deleted_although_its_phase_is_running() {
+fn running_pod_with_recreated_sandbox_is_deleted() {
     let cluster = Cluster::new();
     let mut pod = pod(&cluster, "rebooted", 95, true);
     pod["spec"]["nodeName"] = json!("node1");

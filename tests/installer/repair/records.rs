@@ -101,7 +101,7 @@ fn with_our_entry(list: &str) -> String {
 }
 
 #[test]
-fn a_pod_without_a_validator_that_runs_without_rules_is_evicted_and_no_other() {
+fn only_the_unmeshed_unvalidated_pod_is_evicted() {
     let world = World::new();
     world.pod("without", |_| {});
     world.attach("without", "/ns/1", CALICO);
@@ -177,7 +177,7 @@ fn a_pod_without_a_validator_that_runs_without_rules_is_evicted_and_no_other() {
 }
 
 #[test]
-fn a_budget_that_forbids_an_eviction_is_obeyed() {
+fn pod_disruption_budget_is_obeyed() {
     let world = World::new();
     world.pod("without", |_| {});
     world.attach("without", "/ns/1", CALICO);
@@ -202,7 +202,7 @@ fn a_budget_that_forbids_an_eviction_is_obeyed() {
 }
 
 #[test]
-fn budgets_that_forbid_evictions_leave_time_to_tell_of_other_pods() {
+fn blocked_evictions_do_not_delay_other_events() {
     let world = World::new();
     let refusal = Answer::status(429, "It would violate the budget.", "TooManyRequests", "{}");
     // Sandboxes come in the order of their ids, which `cnitool` makes of the namespace: this one is the last.
@@ -221,7 +221,7 @@ fn budgets_that_forbid_evictions_leave_time_to_tell_of_other_pods() {
 }
 
 #[test]
-fn a_folder_without_records_is_said_to_be_the_wrong_one() {
+fn folder_without_records_is_reported() {
     let world = World::new();
     world.pod("unknown", |_| {});
     let controller = Controller::start(&world.0);
@@ -234,7 +234,7 @@ fn a_folder_without_records_is_said_to_be_the_wrong_one() {
 }
 
 #[test]
-fn who_puts_our_entry_in_says_that_pods_made_before_may_have_no_rules() {
+fn inserting_entry_warns_about_older_pods() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let said = |node: &Node| node.succeed(&["once"]).contains("repairController.enabled");
     assert!(said(&node), "a first installation");
@@ -246,7 +246,7 @@ fn who_puts_our_entry_in_says_that_pods_made_before_may_have_no_rules() {
 }
 
 #[test]
-fn it_ends_when_it_is_asked_to_however_long_its_questions_take() {
+fn sigterm_ends_controller_despite_pending_evictions() {
     let world = World::new();
     world.pod("without", |_| {});
     world.attach("without", "/ns/1", CALICO);
@@ -266,7 +266,7 @@ fn it_ends_when_it_is_asked_to_however_long_its_questions_take() {
 }
 
 #[test]
-fn a_running_pod_whose_new_sandbox_was_made_without_us_is_deleted_when_its_validator_has_failed() {
+fn unmeshed_new_sandbox_with_failed_validator_is_deleted() {
     let world = World::new();
     let validator = |state: Value| {
         json!({"phase": "Running", "initContainerStatuses": [{"name": "linkerd-network-validator", "state": state}],

@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 use crate::node::{CALICO, Node, settle};
 
 #[test]
-fn a_wrong_configuration_fails_before_the_node_is_touched() {
+fn wrong_configuration_fails_before_any_change() {
     for (name, value, words) in [
         (
             "CNI_NETWORK_CONFIG",
@@ -53,7 +53,7 @@ fn a_wrong_configuration_fails_before_the_node_is_touched() {
 }
 
 #[test]
-fn the_template_may_be_a_file_and_the_variable_wins() {
+fn template_variable_overrides_template_file() {
     let file_only = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .without("CNI_NETWORK_CONFIG");
@@ -71,7 +71,7 @@ fn the_template_may_be_a_file_and_the_variable_wins() {
 }
 
 #[test]
-fn once_on_an_empty_directory_says_what_it_waits_for() {
+fn once_on_empty_directory_reports_missing_network() {
     let node = Node::new();
     node.fail(&["once"], &["/etc/cni/net.d", "no network yet"]);
     // The rest is there already: the next try has less to do.
@@ -84,7 +84,7 @@ fn once_on_an_empty_directory_says_what_it_waits_for() {
 }
 
 #[test]
-fn sleep_false_installs_once_and_ends() {
+fn sleep_false_installs_once_and_exits() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("SLEEP", "false");
@@ -93,7 +93,7 @@ fn sleep_false_installs_once_and_ends() {
 }
 
 #[test]
-fn directories_that_are_missing_or_files_are_named_with_what_to_do() {
+fn missing_directories_are_named_with_cure() {
     for name in ["DEST_CNI_NET_DIR", "DEST_CNI_BIN_DIR"] {
         let missing = Node::new().with(name, "/var/lib/nowhere");
         missing.fail(&["once"], &["/var/lib/nowhere", "not there", "mounted"]);
@@ -104,7 +104,7 @@ fn directories_that_are_missing_or_files_are_named_with_what_to_do() {
 }
 
 #[test]
-fn a_linked_net_dir_is_used() {
+fn symlinked_net_dir_is_used() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     std::os::unix::fs::symlink("cni/net.d", node.path("host/etc/link")).unwrap();
     node.succeed(&["once", "--dest-cni-net-dir", "/etc/link"]);
@@ -112,7 +112,7 @@ fn a_linked_net_dir_is_used() {
 }
 
 #[test]
-fn a_pipe_among_the_files_holds_nobody() {
+fn named_pipe_does_not_block() {
     for name in ["00-pipe.conflist", ".10-calico.conflist.1-1-0.evergreen-tmp"] {
         let node = Node::new().with_network("10-calico.conflist", CALICO);
         let made = Command::new("mkfifo").arg(node.net(name)).status();
@@ -123,7 +123,7 @@ fn a_pipe_among_the_files_holds_nobody() {
 }
 
 #[test]
-fn invalid_neighbours_are_named_and_do_not_keep_us_from_the_good_one() {
+fn invalid_neighbours_are_reported_and_skipped() {
     for (name, content) in [
         ("00-empty.conf", &b""[..]),
         ("01-half.conflist", b"{\"name\":"),
@@ -153,7 +153,7 @@ fn invalid_neighbours_are_named_and_do_not_keep_us_from_the_good_one() {
 }
 
 #[test]
-fn unusual_neighbours_that_a_runtime_accepts_get_our_entry_and_keep_their_bytes() {
+fn unusual_valid_neighbours_get_entry_and_keep_bytes() {
     let big = format!(
         r#"{{"name":"n","note":"{}","plugins":[{{"type":"a"}}]}}"#,
         "x".repeat(10 << 20)
@@ -184,7 +184,7 @@ fn unusual_neighbours_that_a_runtime_accepts_get_our_entry_and_keep_their_bytes(
 }
 
 #[test]
-fn a_plugin_that_does_not_run_is_never_named_in_a_conflist_nor_replaces_a_good_one() {
+fn broken_plugin_is_never_installed() {
     for (content, words) in [
         (
             &b"#!/bin/sh\nexit 3\n"[..],
@@ -212,7 +212,7 @@ fn a_plugin_that_does_not_run_is_never_named_in_a_conflist_nor_replaces_a_good_o
 }
 
 #[test]
-fn every_file_of_the_image_is_installed() {
+fn every_image_file_is_installed() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.image_file("helper", b"#!/bin/sh\n");
     let before = node.snapshot();
@@ -228,7 +228,7 @@ fn every_file_of_the_image_is_installed() {
 }
 
 #[test]
-fn old_templates_are_taken_and_never_put_a_token_into_a_conflist() {
+fn old_templates_never_leak_token_into_conflist() {
     let template = r#"{"name":"linkerd-cni","type":"linkerd-cni","log_level":"info",
         "policy":{"type":"k8s","k8s_api_root":"https://__KUBERNETES_SERVICE_HOST__:__KUBERNETES_SERVICE_PORT__",
                   "k8s_auth_token":"__SERVICEACCOUNT_TOKEN__"},

@@ -40,7 +40,7 @@ fn place(calls: &[String], words: &[&str]) -> usize {
 }
 
 #[test]
-fn the_removal_takes_the_conflist_first_and_the_binary_last() {
+fn removal_order_is_conflist_first_binary_last() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     let calls = calls(&node, &["uninstall"]);
@@ -56,7 +56,7 @@ fn the_removal_takes_the_conflist_first_and_the_binary_last() {
 }
 
 #[test]
-fn the_installation_brings_the_binary_first_and_the_conflist_last() {
+fn install_order_is_binary_first_conflist_last() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let calls = calls(&node, &["once"]);
     let binary = place(&calls, &["rename", "\"/opt/cni/bin/linkerd-cni\""]);
@@ -74,7 +74,7 @@ fn the_installation_brings_the_binary_first_and_the_conflist_last() {
 }
 
 #[test]
-fn no_file_is_ever_written_in_place_and_each_is_on_disk_before_and_after_its_rename() {
+fn files_are_synced_and_renamed_into_place() {
     for (network, content) in [
         ("10-calico.conflist", CALICO),
         ("10-x.conf", r#"{"name":"x","type":"bridge"}"#),
@@ -109,7 +109,7 @@ fn no_file_is_ever_written_in_place_and_each_is_on_disk_before_and_after_its_ren
 }
 
 #[test]
-fn secrets_are_closed_to_others_from_their_first_byte_on() {
+fn secrets_are_created_with_mode_0600() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let calls = calls(&node, &["once"]);
     for secret in [".token.", ".ca.crt.", ".ZZZ-linkerd-cni-kubeconfig."] {
@@ -127,7 +127,7 @@ fn secrets_are_closed_to_others_from_their_first_byte_on() {
 }
 
 #[test]
-fn the_usual_log_holds_one_line_for_each_change_and_no_more() {
+fn log_has_one_line_per_change() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let log = node.succeed(&["once"]);
     for line in log.lines() {
@@ -141,7 +141,7 @@ fn the_usual_log_holds_one_line_for_each_change_and_no_more() {
 }
 
 #[test]
-fn nothing_comes_back_when_the_end_meets_a_neighbour_at_work() {
+fn removal_beside_busy_neighbour_leaves_nothing() {
     for round in 0..5 {
         let node = Node::new()
             .with_network("10-calico.conflist", CALICO)
@@ -165,7 +165,7 @@ fn nothing_comes_back_when_the_end_meets_a_neighbour_at_work() {
 }
 
 #[test]
-fn leftovers_of_a_dead_predecessor_are_swept_and_nobody_elses() {
+fn only_own_leftovers_are_removed() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     let right = node.snapshot();
@@ -190,7 +190,7 @@ fn leftovers_of_a_dead_predecessor_are_swept_and_nobody_elses() {
 }
 
 #[test]
-fn two_invalid_files_before_the_good_one_neither_hang_nor_stop_it() {
+fn two_invalid_files_do_not_block_valid_one() {
     let node = Node::new()
         .with_network("10-a.conflist", "{\"foo\":1}")
         .with_network("15-b.conflist", "")
@@ -224,7 +224,7 @@ fn mounted(node: &Node, dir: &str, how: &str) -> std::process::Output {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_named_with_what_to_do_and_the_rest_is_done() {
+fn unwritable_directory_is_named_with_cure() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let output = mounted(&node, "host/opt/cni/bin", "ro");
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -255,7 +255,7 @@ fn a_directory_that_cannot_be_written_is_named_with_what_to_do_and_the_rest_is_d
 }
 
 #[test]
-fn a_directory_from_which_nothing_may_be_run_here_is_no_obstacle() {
+fn noexec_directory_is_no_obstacle() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let output = mounted(&node, "host/opt/cni/bin", "noexec");
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -266,7 +266,7 @@ fn a_directory_from_which_nothing_may_be_run_here_is_no_obstacle() {
 }
 
 #[test]
-fn a_trouble_that_lasts_is_said_once_and_says_where() {
+fn lasting_problem_is_logged_once_with_path() {
     let node = || {
         Node::new()
             .with_network("10-calico.conflist", CALICO)

@@ -5,7 +5,7 @@ use std::{fs, thread, time::Duration};
 use crate::node::{CALICO, Node, settle};
 
 #[test]
-fn sigterm_leaves_the_directories_byte_for_byte_as_they_were() {
+fn sigterm_restores_directories_exactly() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("EVERGREEN_ON_TERM", "remove");
@@ -17,7 +17,7 @@ fn sigterm_leaves_the_directories_byte_for_byte_as_they_were() {
 }
 
 #[test]
-fn sigterm_at_any_moment_of_the_start_leaves_a_clean_node() {
+fn sigterm_during_start_leaves_clean_node() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with_network("00-bad.conflist", "{")
@@ -48,7 +48,7 @@ fn sigterm_twice_removes_once_and_completely() {
 }
 
 #[test]
-fn after_sigkill_a_fresh_uninstall_cleans_the_node() {
+fn uninstall_after_sigkill_cleans_node() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with_network("05-x.conf", "{\"name\":\"x\",\"type\":\"y\"}");
@@ -62,7 +62,7 @@ fn after_sigkill_a_fresh_uninstall_cleans_the_node() {
 }
 
 #[test]
-fn uninstall_needs_no_configuration_but_the_directories() {
+fn uninstall_needs_only_the_directories() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let before = node.snapshot();
     node.succeed(&["once"]);
@@ -75,7 +75,7 @@ fn uninstall_needs_no_configuration_but_the_directories() {
 }
 
 #[test]
-fn what_a_neighbour_changed_meanwhile_stays_changed() {
+fn neighbours_changes_survive_removal() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     let path = node.net("10-calico.conflist");
@@ -91,7 +91,7 @@ fn what_a_neighbour_changed_meanwhile_stays_changed() {
 }
 
 #[test]
-fn an_invalid_neighbour_does_not_stop_the_removal() {
+fn invalid_neighbour_does_not_block_removal() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     fs::write(node.net("05-bad.conflist"), "").unwrap();
@@ -105,7 +105,7 @@ fn an_invalid_neighbour_does_not_stop_the_removal() {
 }
 
 #[test]
-fn two_releases_under_different_names_do_not_meet() {
+fn releases_with_different_names_do_not_interfere() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     let one = node.snapshot();
@@ -122,7 +122,7 @@ fn two_releases_under_different_names_do_not_meet() {
 }
 
 #[test]
-fn the_plugin_may_stay_for_the_pods_that_were_started_with_it() {
+fn plugin_can_stay_for_running_pods() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("EVERGREEN_KEEP_BINARY", "true");
@@ -138,7 +138,7 @@ fn the_plugin_may_stay_for_the_pods_that_were_started_with_it() {
 const SINGLE: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","type":"calico"}"#;
 
 #[test]
-fn a_spoilt_list_of_ours_gives_way_to_the_single_file_it_was_made_from() {
+fn removal_replaces_damaged_list_by_single_file() {
     let node = Node::new().with_network("10-calico.conf", SINGLE);
     let before = node.snapshot();
     node.succeed(&["once"]);
@@ -149,7 +149,7 @@ fn a_spoilt_list_of_ours_gives_way_to_the_single_file_it_was_made_from() {
 }
 
 #[test]
-fn a_list_made_from_a_single_file_gives_way_to_it_when_a_neighbour_has_taken_our_entry_out() {
+fn removal_restores_single_file_without_entry_too() {
     let node = Node::new().with_network("10-calico.conf", SINGLE);
     let before = node.snapshot();
     node.succeed(&["once"]);
@@ -160,7 +160,7 @@ fn a_list_made_from_a_single_file_gives_way_to_it_when_a_neighbour_has_taken_our
 }
 
 #[test]
-fn the_plugin_stays_while_a_network_that_cannot_be_read_may_name_it() {
+fn unreadable_network_keeps_plugin() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     node.succeed(&["once"]);
     let path = node.net("10-calico.conflist");

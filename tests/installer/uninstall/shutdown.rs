@@ -22,7 +22,7 @@ pub fn kept(node: &Node) -> bool {
 }
 
 #[test]
-fn an_update_keeps_everything_in_place() {
+fn update_keeps_everything() {
     let cluster = Cluster::new();
     let (status, log) = cluster.start().end();
     assert!(
@@ -37,7 +37,7 @@ fn an_update_keeps_everything_in_place() {
 }
 
 #[test]
-fn a_daemonset_that_is_being_deleted_or_gone_means_removal() {
+fn deleted_daemonset_means_removal() {
     let cluster = Cluster::new();
     let installer = cluster.start();
     cluster.api.put(
@@ -64,7 +64,7 @@ fn a_daemonset_that_is_being_deleted_or_gone_means_removal() {
 }
 
 #[test]
-fn when_the_api_server_cannot_be_asked_a_variable_decides() {
+fn unreachable_api_server_leaves_variable_to_decide() {
     for (unsure, keeps) in [("keep", true), ("remove", false)] {
         let mut cluster = Cluster::new().with("EVERGREEN_ON_TERM_UNSURE", unsure);
         let installer = cluster.start();
@@ -84,7 +84,7 @@ fn when_the_api_server_cannot_be_asked_a_variable_decides() {
 }
 
 #[test]
-fn what_keeps_it_from_asking_for_its_daemonset_is_said() {
+fn unknown_daemonset_is_reported_with_cause() {
     // Neither a namespace beside the token nor a token that says one.
     let mut cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
     cluster
@@ -122,7 +122,7 @@ pub fn wait_until_it_knows(cluster: &Cluster) {
 }
 
 #[test]
-fn under_linkerds_chart_rights_that_vanish_for_good_mean_removal() {
+fn linkerd_chart_lost_permissions_mean_removal() {
     let cluster = Cluster::new();
     cluster.api.forbid("get", "daemonsets");
     let installer = cluster.start();
@@ -138,7 +138,7 @@ fn under_linkerds_chart_rights_that_vanish_for_good_mean_removal() {
 }
 
 #[test]
-fn under_linkerds_chart_rights_that_stay_or_come_back_mean_that_everything_stays() {
+fn linkerd_chart_restored_permissions_keep_everything() {
     let cluster = Cluster::new();
     cluster.api.forbid("get", "daemonsets");
     let mut installer = cluster.start();
@@ -160,7 +160,7 @@ fn under_linkerds_chart_rights_that_stay_or_come_back_mean_that_everything_stays
 }
 
 #[test]
-fn a_right_to_read_the_daemonset_that_vanishes_is_enough_where_it_was_the_only_one() {
+fn losing_the_only_permission_means_removal() {
     let cluster = Cluster::new();
     cluster.api.forbid("get", "pods");
     let installer = cluster.start();
@@ -178,7 +178,7 @@ fn a_right_to_read_the_daemonset_that_vanishes_is_enough_where_it_was_the_only_o
 }
 
 #[test]
-fn a_daemonset_that_has_never_been_there_is_gone_and_that_is_said_beforehand() {
+fn missing_daemonset_means_removal_and_warns_early() {
     let cluster = Cluster::new();
     cluster.api.remove(DAEMONSET);
     let mut installer = cluster.start();
@@ -192,7 +192,7 @@ fn a_daemonset_that_has_never_been_there_is_gone_and_that_is_said_beforehand() {
 }
 
 #[test]
-fn an_api_server_that_says_nothing_for_a_moment_is_asked_again() {
+fn silent_api_server_is_asked_again() {
     let mut cluster = Cluster::new();
     let mut installer = cluster.start();
     wait_until_it_knows(&cluster);
@@ -208,7 +208,7 @@ fn an_api_server_that_says_nothing_for_a_moment_is_asked_again() {
 }
 
 #[test]
-fn a_namespace_that_is_deleted_loses_its_pods_before_anything_else() {
+fn terminating_namespace_means_removal() {
     for may_read_daemonsets in [true, false] {
         let cluster = Cluster::new();
         if !may_read_daemonsets {
@@ -228,7 +228,7 @@ fn a_namespace_that_is_deleted_loses_its_pods_before_anything_else() {
 }
 
 #[test]
-fn rights_that_were_given_after_the_start_are_missed_at_the_end() {
+fn permissions_granted_late_are_missed_at_shutdown() {
     let cluster = Cluster::new();
     let forbid = || {
         cluster.api.forbid("get", "daemonsets");

@@ -23,7 +23,7 @@ fn minted() -> (Cluster, Installer) {
 }
 
 #[test]
-fn a_pod_that_is_deleted_by_force_takes_its_token_along_and_nothing_else() {
+fn force_deleted_pod_keeps_everything() {
     let (cluster, installer) = minted();
     cluster.api.remove(POD);
     let (status, log) = installer.end();
@@ -32,7 +32,7 @@ fn a_pod_that_is_deleted_by_force_takes_its_token_along_and_nothing_else() {
 }
 
 #[test]
-fn an_uninstallation_takes_the_account_of_the_plugin_too() {
+fn deleted_plugin_account_means_removal() {
     let (cluster, installer) = minted();
     cluster.api.remove(POD);
     cluster.api.remove(NODE);
@@ -41,7 +41,7 @@ fn an_uninstallation_takes_the_account_of_the_plugin_too() {
 }
 
 #[test]
-fn a_token_that_the_api_server_still_remembers_does_not_hide_an_uninstallation() {
+fn cached_token_does_not_hide_uninstall() {
     // As a kube-apiserver, which takes a token for ten seconds after it was last looked at: the rights are gone already.
     let (cluster, installer) = minted();
     cluster.api.remove(POD);
@@ -60,7 +60,7 @@ fn copied() -> (Cluster, Installer) {
 }
 
 #[test]
-fn a_copied_token_that_died_with_its_pod_leaves_time_for_the_pod_that_follows() {
+fn copied_token_of_dead_pod_awaits_successor() {
     let (mut cluster, mut installer) = copied();
     cluster.api.remove(POD);
     cluster.api.clear_requests();
@@ -97,7 +97,7 @@ fn a_copied_token_that_died_with_its_pod_leaves_time_for_the_pod_that_follows() 
 }
 
 #[test]
-fn a_copied_token_that_died_with_its_account_means_removal() {
+fn copied_token_of_deleted_account_means_removal() {
     let (cluster, installer) = copied();
     cluster.api.remove(POD);
     let (status, log) = installer.end();

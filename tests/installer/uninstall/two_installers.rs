@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn an_older_installer_leaves_everything_to_a_newer_one() {
+fn older_installer_yields_to_newer_one() {
     let cluster = Cluster::new().with("EVERGREEN_ON_TERM", "remove");
     let old = cluster.start();
     let new = cluster.start();
@@ -30,7 +30,7 @@ fn an_older_installer_leaves_everything_to_a_newer_one() {
 }
 
 #[test]
-fn two_that_are_asked_to_end_at_once_leave_a_clean_node() {
+fn two_simultaneous_shutdowns_leave_clean_node() {
     // As an uninstallation in the middle of an update; in each order, and neither waits for the other.
     for newest_first in [true, false] {
         let cluster = Cluster::new();
@@ -59,7 +59,7 @@ fn two_that_are_asked_to_end_at_once_leave_a_clean_node() {
 }
 
 #[test]
-fn an_older_installer_takes_over_again_when_the_newer_one_dies() {
+fn older_installer_resumes_when_newer_dies() {
     let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
     let mut old = cluster.start();
     let mut new = cluster.start();
@@ -77,7 +77,7 @@ fn an_older_installer_takes_over_again_when_the_newer_one_dies() {
 }
 
 #[test]
-fn a_downgrade_is_an_installer_that_starts_later() {
+fn later_start_wins_also_for_downgrades() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("EVERGREEN_ON_TERM", "remove");
@@ -112,7 +112,7 @@ fn a_downgrade_is_an_installer_that_starts_later() {
 }
 
 #[test]
-fn uninstall_says_when_an_installer_will_put_everything_back() {
+fn uninstall_warns_about_running_installer() {
     let node = Node::new().with_network("10-calico.conflist", CALICO);
     let installer = node.start_and_wait_for("10-calico.conflist");
     let log = node.succeed(&["uninstall"]);
@@ -123,7 +123,7 @@ fn uninstall_says_when_an_installer_will_put_everything_back() {
 }
 
 #[test]
-fn a_record_that_nobody_can_be_newer_than_is_named_and_stops_nothing() {
+fn unbeatable_record_is_reported_and_ignored() {
     let node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("EVERGREEN_ON_TERM", "remove");
