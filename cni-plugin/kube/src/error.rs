@@ -89,7 +89,7 @@ impl Error {
     /// False when the server did answer (404, another UID), and when only a person can help (a kubeconfig with unusable
     /// content, an invalid request): falling back would hide that problem. A kubeconfig that is missing, empty or
     /// incomplete counts as no answer: a node looks like this before the installer has run, or after a power cut.
-    pub fn cannot_be_asked(&self) -> bool {
+    pub fn is_unavailable(&self) -> bool {
         !matches!(
             self.class,
             Class::Kubeconfig | Class::NotFound | Class::WrongUid | Class::Conflict | Class::BadRequest

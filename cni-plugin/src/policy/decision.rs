@@ -78,7 +78,7 @@ pub fn decide_by_api(
 
 impl From<kube::Error> for DecideError {
     fn from(error: kube::Error) -> Self {
-        if error.cannot_be_asked() {
+        if error.is_unavailable() {
             Self::Unavailable(error)
         } else {
             Self::Failed(error.into())

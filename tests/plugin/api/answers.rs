@@ -87,7 +87,7 @@ fn annotations_decide_only_without_a_definite_answer() {
         node.api.set_answer("GET", POD, answer);
         node.ask_within(Duration::from_millis(200))
             .unwrap_err()
-            .cannot_be_asked()
+            .is_unavailable()
     };
     assert!(decide(Answer::unauthorized()));
     assert!(decide(Answer::shutting_down()));

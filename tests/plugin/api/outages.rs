@@ -29,7 +29,7 @@ fn times_out(node: &Node, what: &str) -> String {
     let took = start.elapsed();
     assert_eq!(error.class, Class::Timeout, "{what}: {error}");
     assert!(took < DEADLINE + within(TOLERANCE), "{what}: {took:?}: {error}");
-    assert!(error.cannot_be_asked());
+    assert!(error.is_unavailable());
     error.to_string()
 }
 
@@ -259,7 +259,7 @@ fn wrong_uid_is_reread_from_etcd_then_refused() {
     assert_eq!(node.api.requests().len(), 3, "the cache had it");
     let error = ask("of-another").unwrap_err();
     assert_eq!(error.class, Class::WrongUid, "{error}");
-    assert!(!error.cannot_be_asked());
+    assert!(!error.is_unavailable());
     for says in ["UID of-another", uid, "recreated"] {
         assert!(error.to_string().contains(says), "{error}");
     }

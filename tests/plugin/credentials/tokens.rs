@@ -63,7 +63,7 @@ fn token_file_without_a_token_is_named() {
         node.write("token", content);
         let error = node.ask().unwrap_err();
         assert_eq!(error.class, Class::Credential, "{content:?}: {error}");
-        assert!(error.cannot_be_asked());
+        assert!(error.is_unavailable());
         let error = error.to_string();
         assert!(
             error.contains(says) && error.contains(node.path("token").to_str().unwrap()),
@@ -187,7 +187,7 @@ fn one_valid_authority_is_enough() {
     ] {
         node.write("ca.crt", content);
         let error = node.ask().unwrap_err();
-        assert!(error.cannot_be_asked(), "{error}");
+        assert!(error.is_unavailable(), "{error}");
         let error = error.to_string();
         assert!(
             error.contains(says) && error.contains("ca.crt"),
