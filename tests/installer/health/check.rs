@@ -47,7 +47,7 @@ fn each_fault_is_named() {
     assert!(
         checked(&cluster)
             .1
-            .contains("FAULT network: our entry is not in /etc/cni/net.d/10-calico.conflist")
+            .contains("FAULT network: our entry is missing from /etc/cni/net.d/10-calico.conflist")
     );
 
     cluster.node.succeed(&["once"]);

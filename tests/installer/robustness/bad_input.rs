@@ -66,7 +66,7 @@ fn template_variable_overrides_template_file() {
         .with_network("10-calico.conflist", CALICO)
         .with("CNI_NETWORK_CONFIG_FILE", "/does/not/exist");
     let log = both.succeed(&["once"]);
-    assert!(log.contains("CNI_NETWORK_CONFIG_FILE is not read"), "{log}");
+    assert!(log.contains("CNI_NETWORK_CONFIG_FILE ignored"), "{log}");
     assert!(both.has_entry("10-calico.conflist"));
 }
 
@@ -96,7 +96,7 @@ fn sleep_false_installs_once_and_exits() {
 fn missing_directories_are_named_with_cure() {
     for name in ["DEST_CNI_NET_DIR", "DEST_CNI_BIN_DIR"] {
         let missing = Node::new().with(name, "/var/lib/nowhere");
-        missing.fail(&["once"], &["/var/lib/nowhere", "not there", "mounted"]);
+        missing.fail(&["once"], &["/var/lib/nowhere", "does not exist", "mounted"]);
         let file = Node::new().with(name, "/etc/a-file");
         fs::write(file.path("host/etc/a-file"), "").unwrap();
         file.fail(&["once"], &["/etc/a-file", "is a file"]);
