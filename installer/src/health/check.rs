@@ -89,7 +89,7 @@ pub fn check(config: &Config) -> Findings {
 
 fn plugin(config: &Config, findings: &mut Findings) {
     let target = config.paths.bin_dir.join(&config.paths.type_name);
-    match binary::wanted(&config.paths).and_then(|files| binary::faults(&config.paths, &files)) {
+    match binary::image_files(&config.paths).and_then(|files| binary::faults(&config.paths, &files)) {
         Ok(faults) if faults.is_empty() => {
             findings.ok(format_args!("plugin: {target} is the one in the image, and runs"))
         }

@@ -1,11 +1,11 @@
-//! The plugin on the node: the image's file, byte for byte, under the name that `type` asks for, proven to run there.
-//! Touches the runtime's plugin directory only.
+//! The plugin's binary on the node: the image's file, byte for byte, under the name in `type`, proven to run there. Below
+//! `node` because it writes the runtime's plugin directory, and nothing else.
 
 mod version;
 
 use std::{
     ffi::{OsStr, OsString},
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io::{self, Read},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ use crate::{
     cli::config::Paths,
     host::HostPath,
     node::{
-        atomic::{self, Access, Identity},
+        atomic::{self, Access},
         report::Report,
     },
     sys,
@@ -25,22 +25,25 @@ use crate::{
 
 /// Mode of an installed file.
 const MODE: u32 = 0o755;
-/// The plugin's name in an image that does not know the `type` it will be asked for.
-const OUR_NAME: &str = "evergreen-cni";
+/// The plugin's name in an image that is built for any `type`.
+const DEFAULT_NAME: &str = "evergreen-cni";
 
-/// A file of the image that belongs on the node.
+/// Bytes compared at once.
+const CHUNK: u64 = 64 << 10;
+
+/// A file of the image that is installed on the node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// Where the image has it.
+pub struct ImageFile {
+    /// Its path in the image.
     image: PathBuf,
     /// Its name on the node.
     name: OsString,
-    /// The plugin itself, not another file that came along.
+    /// The plugin itself, not another file of the image.
     is_plugin: bool,
 }
 
-/// The files to install, the plugin last, so that what it may need is there before it.
-pub fn wanted(paths: &Paths) -> Result<Vec<Wanted>> {
+/// Returns the files to install, the plugin last, so that what it may need is there before it.
+pub fn image_files(paths: &Paths) -> Result<Vec<ImageFile>> {
     let dir = &paths.image_bin_dir;
     let setting = || {
         format!(
@@ -58,74 +61,70 @@ pub fn wanted(paths: &Paths) -> Result<Vec<Wanted>> {
     names.sort();
     let named = |name: &str| names.iter().position(|n| n.as_os_str() == name);
     let only = (names.len() == 1).then_some(0);
-    let Some(plugin) = named(&paths.type_name).or_else(|| named(OUR_NAME)).or(only) else {
+    let Some(plugin) = named(&paths.type_name).or_else(|| named(DEFAULT_NAME)).or(only) else {
         bail!(
-            "no plugin to install: {} holds neither {:?} (the netconf's `type`) nor {OUR_NAME:?}",
+            "no plugin to install: {} holds neither {:?} (the netconf's `type`) nor {DEFAULT_NAME:?}",
             dir.display(),
             paths.type_name
         );
     };
-    let plugin = names.remove(plugin);
-    let others = names.into_iter().map(|name| Wanted {
+    let plugin = ImageFile {
+        image: dir.join(names.remove(plugin)),
+        name: (&paths.type_name).into(),
+        is_plugin: true,
+    };
+    let others = names.into_iter().map(|name| ImageFile {
         image: dir.join(&name),
         name,
         is_plugin: false,
     });
-    let plugin = Wanted {
-        image: dir.join(plugin),
-        name: (&paths.type_name).into(),
-        is_plugin: true,
-    };
     Ok(others.chain([plugin]).collect())
 }
 
-/// Makes the node's files the image's. True when the plugin is in place and has answered.
-pub fn ensure(paths: &Paths, wanted: &[Wanted], proven: &mut Proven, report: &mut Report) -> bool {
-    let mut plugin_in_place = false;
-    for file in wanted {
+/// Installs the image's files. True when the plugin is in place and has proven to run.
+pub fn ensure(paths: &Paths, files: &[ImageFile], proven: &mut Proven, report: &mut Report) -> bool {
+    let mut is_in_place = false;
+    for file in files {
         let target = paths.bin_dir.join(&file.name);
         match file.install(&target, proven) {
-            Ok(changed) => {
-                if changed {
-                    report.changed("installed the plugin's file", &target);
+            Ok(is_changed) => {
+                if is_changed {
+                    report.changed("file installed", &target);
                 }
-                plugin_in_place |= file.is_plugin;
+                is_in_place |= file.is_plugin;
             }
             Err(error) => report.failed("binary", &target, &error),
         }
     }
-    plugin_in_place
+    is_in_place
 }
 
-/// Takes the node's files away: the plugin by its name, what came along only if it is still the image's.
-pub fn take_away(paths: &Paths, report: &mut Report) {
-    let others = wanted(paths).unwrap_or_default();
-    let others = others
-        .iter()
-        .filter(|f| !f.is_plugin)
-        .map(|f| (Some(&f.image), f.name.as_os_str()));
-    for (image, name) in others.chain([(None, paths.type_name.as_ref())]) {
-        let target = paths.bin_dir.join(name);
-        if image.is_some_and(|image| !same_content(image, target.here()).unwrap_or(false)) {
-            continue;
-        }
-        report.removed(
-            "binary",
-            "removed the plugin's file",
-            &target,
-            atomic::remove(target.here()),
-        );
+/// Removes the files from the node: the plugin by its name, other files only if they are still the image's.
+pub fn remove(paths: &Paths, report: &mut Report) {
+    let files = image_files(paths).unwrap_or_default().into_iter();
+    let others = files.filter(|file| !file.is_plugin).filter_map(|file| {
+        let target = paths.bin_dir.join(&file.name);
+        has_same_content(&file.image, target.here())
+            .ok()?
+            .then_some(target)
+    });
+    let plugin = paths.bin_dir.join(&paths.type_name);
+    for target in others.chain([plugin]) {
+        report.removed("binary", "file removed", &target, atomic::remove(target.here()));
     }
 }
 
-/// What is not as the image has it, changing nothing.
-pub fn faults(paths: &Paths, wanted: &[Wanted]) -> Result<Vec<String>> {
+/// Returns what differs from the image, without changing anything.
+pub fn faults(paths: &Paths, files: &[ImageFile]) -> Result<Vec<String>> {
     let mut faults = Vec::new();
-    for file in wanted {
+    for file in files {
         let target = paths.bin_dir.join(&file.name);
-        if !file.is_right(target.here()).with_context(|| target.to_string())? {
+        if !file
+            .is_installed(target.here())
+            .with_context(|| target.to_string())?
+        {
             faults.push(format!(
-                "{target} is missing or not the image's: does the installer run (see its log)?"
+                "{target} is missing or differs from the image: is the installer running (see its log)?"
             ));
         } else if let Err(error) = file.prove(target.here()) {
             faults.push(format!("{target}: {error:#}"));
@@ -134,91 +133,86 @@ pub fn faults(paths: &Paths, wanted: &[Wanted]) -> Result<Vec<String>> {
     Ok(faults)
 }
 
-/// The file that has last answered VERSION, so that the plugin is not run again on every turn.
+/// The plugin file that last answered VERSION, so that not every pass runs it.
 #[derive(Debug, Default)]
-pub struct Proven(Option<Identity>);
+pub struct Proven(Option<(u64, u64, i64, i64)>);
 
 impl Proven {
-    fn is(&self, path: &Path) -> bool {
-        self.0.is_some() && self.0 == Identity::of(path)
+    /// Device, inode and time of the last write.
+    fn identity(path: &Path) -> Option<(u64, u64, i64, i64)> {
+        let identity = |m: Metadata| (m.dev(), m.ino(), m.mtime(), m.mtime_nsec());
+        fs::metadata(path).ok().map(identity)
     }
 }
 
-impl Wanted {
+impl ImageFile {
     /// True when something was changed.
     fn install(&self, target: &HostPath, proven: &mut Proven) -> Result<bool> {
-        let right = self.is_right(target.here())?;
-        if !right {
+        let is_installed = self.is_installed(target.here())?;
+        if !is_installed {
             let image = File::open(&self.image).with_context(|| format!("open {}", self.image.display()))?;
             atomic::replace_checked(target.here(), image, Access::Mode(MODE), |temporary| {
                 self.prove(temporary)
             })?;
-        } else if self.is_plugin && !proven.is(target.here()) {
+        } else if self.is_plugin
+            && proven
+                .0
+                .is_none_or(|p| Proven::identity(target.here()) != Some(p))
+        {
             self.prove(target.here())?;
         }
         if self.is_plugin {
-            proven.0 = Identity::of(target.here());
+            proven.0 = Proven::identity(target.here());
         }
-        Ok(!right)
+        Ok(!is_installed)
     }
 
-    fn is_right(&self, target: &Path) -> Result<bool> {
+    fn is_installed(&self, target: &Path) -> Result<bool> {
         let found = match fs::symlink_metadata(target) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
-            found => found.context("look at it")?,
+            found => found.context("read its metadata")?,
         };
         Ok(found.is_file()
             && found.mode() & 0o7777 == MODE
             && found.uid() == sys::effective_uid()
-            && same_content(&self.image, target).context("compare it with the image")?)
+            && has_same_content(&self.image, target).context("compare it with the image")?)
     }
 
-    /// Runs the plugin. Where the node's directory is mounted without the right to run anything from it (here, not on the
-    /// node), the image's file stands in: its bytes are the same.
+    /// Runs the plugin. Where this process, unlike the node, mounts the directory without the right to run anything from it,
+    /// it runs the image's file, which has the same bytes.
     fn prove(&self, path: &Path) -> Result<()> {
         if !self.is_plugin {
             return Ok(());
         }
-        let may_not_run = |e: &anyhow::Error| {
+        let is_denied = |e: &anyhow::Error| {
             e.chain()
                 .filter_map(|c| c.downcast_ref::<io::Error>())
                 .any(|e| e.kind() == io::ErrorKind::PermissionDenied)
         };
         match version::ask(path) {
-            Err(error) if may_not_run(&error) => version::ask(&self.image),
+            Err(error) if is_denied(&error) => version::ask(&self.image),
             answer => answer,
         }
         .context("the plugin does not run on this node")
     }
 }
 
-/// Compared by content, since a node's clock and an image's layers make times meaningless.
-fn same_content(a: &Path, b: &Path) -> io::Result<bool> {
-    let (a, b) = (File::open(a)?, File::open(b)?);
+/// Compares by content: a node's clock and an image's layers make times meaningless.
+fn has_same_content(a: &Path, b: &Path) -> io::Result<bool> {
+    let (mut a, mut b) = (File::open(a)?, File::open(b)?);
     if a.metadata()?.len() != b.metadata()?.len() {
         return Ok(false);
     }
-    let (mut left, mut right) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
+    let (mut left, mut right) = (Vec::new(), Vec::new());
     loop {
-        let n = fill(&a, &mut left)?;
-        if n != fill(&b, &mut right)? || left.get(..n) != right.get(..n) {
-            return Ok(false);
-        }
-        if n < left.len() {
-            return Ok(true);
-        }
-    }
-}
-
-fn fill(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while let Some(room) = buffer.get_mut(filled..).filter(|r| !r.is_empty()) {
-        match file.read(room)? {
-            0 => break,
-            n => filled += n,
+        left.clear();
+        right.clear();
+        a.by_ref().take(CHUNK).read_to_end(&mut left)?;
+        b.by_ref().take(CHUNK).read_to_end(&mut right)?;
+        if left != right || left.is_empty() {
+            return Ok(left == right);
         }
     }
-    Ok(filled)
 }
 
 #[cfg(test)]
@@ -227,7 +221,7 @@ mod tests {
     use crate::scratch::Scratch;
 
     #[test]
-    fn files_are_the_same_by_content() {
+    fn files_are_compared_by_content() {
         let dir = Scratch::new();
         let write = |name: &str, content: &[u8]| {
             let path = dir.path().join(name);
@@ -238,14 +232,14 @@ mod tests {
         let mut other = big.clone();
         other[150_000] = 8;
         let (a, b, c) = (write("a", &big), write("b", &big), write("c", &other));
-        assert!(same_content(&a, &b).unwrap());
-        assert!(!same_content(&a, &c).unwrap());
-        assert!(!same_content(&a, &write("d", b"")).unwrap());
-        assert!(same_content(&write("e", b""), &write("f", b"")).unwrap());
+        assert!(has_same_content(&a, &b).unwrap());
+        assert!(!has_same_content(&a, &c).unwrap());
+        assert!(!has_same_content(&a, &write("d", b"")).unwrap());
+        assert!(has_same_content(&write("e", b""), &write("f", b"")).unwrap());
     }
 
     #[test]
-    fn the_plugin_is_the_file_named_as_type_or_as_ours_or_the_only_one() {
+    fn plugin_is_found_by_type_default_or_as_only_file() {
         for (files, plugin) in [
             (vec!["linkerd-cni", "evergreen-cni", "z"], "linkerd-cni"),
             (vec!["a", "evergreen-cni"], "evergreen-cni"),
@@ -256,7 +250,7 @@ mod tests {
                 fs::write(dir.path().join(file), "").unwrap();
             }
             fs::create_dir(dir.path().join("folder")).unwrap();
-            let found = wanted(&paths(dir.path())).unwrap();
+            let found = image_files(&paths(dir.path())).unwrap();
             assert_eq!(found.len(), files.len());
             let last = found.last().unwrap();
             assert!(last.is_plugin);
@@ -268,7 +262,7 @@ mod tests {
         let dir = Scratch::new();
         fs::write(dir.path().join("a"), "").unwrap();
         fs::write(dir.path().join("b"), "").unwrap();
-        let error = wanted(&paths(dir.path())).unwrap_err().to_string();
+        let error = image_files(&paths(dir.path())).unwrap_err().to_string();
         assert!(
             error.contains("\"linkerd-cni\"") && error.contains("\"evergreen-cni\""),
             "{error}"

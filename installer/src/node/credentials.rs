@@ -149,7 +149,7 @@ pub fn named_in_kubeconfig(config: &Config) -> Result<[HostPath; 2]> {
 }
 
 /// Takes them away, the kubeconfig first.
-pub fn take_away(paths: &Paths, report: &mut Report) {
+pub fn remove(paths: &Paths, report: &mut Report) {
     for file in [
         paths.kubeconfig.clone(),
         paths.token_file(),

@@ -1,6 +1,6 @@
-//! One turn: the node is looked at and made to be what the configuration says. Nothing is remembered of earlier turns
-//! but which plugin file has proven to run and when a conflist was rewritten; a turn that finds everything right changes
-//! nothing.
+//! One reconcile pass: brings the node to what the configuration says, in the order binary, credentials, conflist. A pass
+//! that finds everything in place changes nothing. Between passes only two things are remembered: which plugin file has
+//! proven to run, and when a conflist was rewritten.
 
 use std::time::Duration;
 
@@ -11,45 +11,46 @@ use crate::{
     cluster::token::Token,
     node::{
         atomic,
-        binary::{self, Proven, Wanted},
+        binary::{self, ImageFile, Proven},
         conflist::{self, Backoff},
         credentials,
-        ownership::{self, Ownership, Peers, Role, Turn},
+        ownership::{self, Ownership, PassLock, Peers, Role},
         report::Report,
     },
 };
 
-/// How soon an installer that has been replaced looks whether the newer one still lives: nobody else tells it.
+/// How soon a replaced installer checks again whether the newer one still lives: no event tells it.
 const REPLACED: Duration = Duration::from_secs(2);
 
-/// What turns need besides the node.
+/// The state of a series of reconcile passes.
 #[derive(Debug)]
 pub struct Reconciler {
     config: Config,
-    files: Vec<Wanted>,
+    files: Vec<ImageFile>,
     proven: Proven,
     backoff: Backoff,
+    /// Only a long-running installer has one.
     ownership: Option<Ownership>,
 }
 
-/// What a turn came to.
+/// The result of a reconcile pass.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was done and found.
+    /// What was changed and found.
     pub report: Report,
     /// The plugin, its credentials and its entry are all in place.
     pub installed: bool,
 }
 
 impl Reconciler {
-    /// Made of a checked configuration and of the image's files. One that stays keeps a record of itself on the node.
-    pub fn new(config: Config, stays: bool) -> Result<Self> {
+    /// Finds the image's files. A long-running installer keeps a record of itself on the node.
+    pub fn new(config: Config, is_long_running: bool) -> Result<Self> {
         Ok(Self {
-            files: binary::wanted(&config.paths)?,
+            files: binary::image_files(&config.paths)?,
             config,
             proven: Proven::default(),
             backoff: Backoff::default(),
-            ownership: stays.then(Ownership::default),
+            ownership: is_long_running.then(Ownership::default),
         })
     }
 
@@ -58,19 +59,19 @@ impl Reconciler {
         &self.config
     }
 
-    /// Binary, credentials, conflist: each only when what it stands on is there, so that no conflist ever names a plugin
-    /// that is missing or cannot work.
+    /// Runs one pass. Each step requires the earlier ones, so that no conflist ever names a plugin that is missing or cannot
+    /// work.
     pub fn reconcile(&mut self, token: &Token) -> Outcome {
         let mut report = Report::default();
         let paths = &self.config.paths;
         if let Err(error) = ownership::own_directory(&paths.own_dir, &mut report) {
             report.failed("directory", &paths.own_dir, &error);
         }
-        let _turn = Turn::begin(&paths.own_dir);
-        match self.ownership.as_mut().map(|o| o.standing(paths)) {
-            Some(Ok(Role::Theirs(newer))) => {
+        let _lock = PassLock::acquire(&paths.own_dir);
+        match self.ownership.as_mut().map(|o| o.role(paths)) {
+            Some(Ok(Role::Replaced(newer))) => {
                 report.notice(format_args!(
-                    "a newer installer has taken over, and this one leaves everything: {newer}"
+                    "a newer installer has taken over, so this one changes nothing: {newer}"
                 ));
                 report.reconcile_in(REPLACED);
                 return Outcome {
@@ -79,7 +80,7 @@ impl Reconciler {
                 };
             }
             Some(Err(error)) => report.failed("record", &paths.own_dir, &error),
-            Some(Ok(Role::Ours)) | None => {}
+            Some(Ok(Role::Owner)) | None => {}
         }
         sweep(paths, &mut report);
         let binary = binary::ensure(paths, &self.files, &mut self.proven, &mut report);
@@ -89,45 +90,41 @@ impl Reconciler {
         Outcome { report, installed }
     }
 
-    /// True when another installer will see to this node once this one has ended, whatever that means for the
-    /// installation. An older one that is asked to end at the same time would leave it to us.
+    /// True when another installer will act on this node once this one has ended. An older one that is asked to end at the
+    /// same time would leave the removal to this one.
     pub fn is_succeeded(&self) -> bool {
-        let company = self.ownership.as_ref().map(|o| o.company(&self.config.paths));
-        match company {
+        match self.ownership.as_ref().map(|o| o.peers(&self.config.paths)) {
             Some(Peers::Newer) => true,
-            // Told to remove without a look at the DaemonSet: the older one may well be wanted.
+            // Configured to remove without asking for the DaemonSet: the older one may well be wanted.
             Some(Peers::Older) => self.config.on_term == OnTerm::Remove,
             Some(Peers::None) | None => false,
         }
     }
 
-    /// The end of one that stays, when everything shall be removed; nothing is removed while a newer one works here.
+    /// Ends with a removal, unless another installer acts on this node.
     pub fn remove(&mut self) -> Report {
-        let _turn = Turn::begin(&self.config.paths.own_dir);
-        let succeeded = self.is_succeeded();
-        let paths = &self.config.paths;
-        if let Some(ownership) = &mut self.ownership {
-            ownership.resign(paths);
-            if succeeded {
-                let mut report = Report::default();
-                report.notice("another installer works on this node, so everything stays");
-                return report;
-            }
+        let _lock = PassLock::acquire(&self.config.paths.own_dir);
+        let is_succeeded = self.is_succeeded();
+        self.keep();
+        if self.ownership.is_some() && is_succeeded {
+            let mut report = Report::default();
+            report.notice("another installer is running on this node, so nothing is removed");
+            return report;
         }
-        remove_with_records(paths)
+        remove_with_records(&self.config.paths)
     }
 
-    /// The end of one that stays, when everything shall stay.
+    /// Ends and leaves everything in place.
     pub fn keep(&mut self) {
         if let Some(ownership) = &mut self.ownership {
-            ownership.resign(&self.config.paths);
+            ownership.release(&self.config.paths);
         }
     }
 }
 
-/// A removal by a process of its own.
+/// Removes everything, as a process of its own.
 pub fn uninstall(paths: &Paths) -> Report {
-    let _turn = Turn::begin(&paths.own_dir);
+    let _lock = PassLock::acquire(&paths.own_dir);
     remove_with_records(paths)
 }
 
@@ -138,29 +135,26 @@ fn remove_with_records(paths: &Paths) -> Report {
     running
 }
 
-/// Everything goes, in the reverse order. An error with one file never stops the others, but while a conflist still names
-/// the plugin, the plugin and its credentials stay: without them no pod of the node could start or end.
+/// Removes conflist, credentials, binary, in this order. An error with one file never stops the others, but while a conflist
+/// still names the plugin, the plugin and its credentials stay: without them no pod of the node could start or end.
 fn remove(paths: &Paths) -> Report {
     let mut report = Report::default();
     sweep(paths, &mut report);
     conflist::remove(paths, &mut report);
     if report.is_clean() {
-        credentials::take_away(paths, &mut report);
+        credentials::remove(paths, &mut report);
         if !paths.keep_binary {
-            binary::take_away(paths, &mut report);
+            binary::remove(paths, &mut report);
         }
     }
     report
 }
 
-/// What installers that died have left half-written goes.
+/// Removes temporary files of installers that were killed.
 fn sweep(paths: &Paths, report: &mut Report) {
     for dir in [&paths.bin_dir, &paths.net_dir, &paths.own_dir] {
-        for leftover in atomic::sweep(dir.here()) {
-            report.changed(
-                "removed a leftover",
-                &dir.join(leftover.file_name().unwrap_or_default()),
-            );
+        for name in atomic::sweep(dir.here()) {
+            report.changed("temporary file removed", &dir.join(name));
         }
     }
 }

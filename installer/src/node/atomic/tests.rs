@@ -2,7 +2,7 @@ use super::*;
 use crate::scratch::Scratch;
 
 #[test]
-fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
+fn replaced_file_keeps_its_mode() {
     let dir = Scratch::new();
     let target = dir.path().join("10-x.conflist");
     fs::write(&target, "old").unwrap();
@@ -14,7 +14,7 @@ fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
 }
 
 #[test]
-fn a_file_that_is_refused_leaves_the_old_one() {
+fn refused_file_leaves_the_old_one() {
     let dir = Scratch::new();
     let target = dir.path().join("plugin");
     fs::write(&target, "old").unwrap();
@@ -28,7 +28,7 @@ fn a_file_that_is_refused_leaves_the_old_one() {
 }
 
 #[test]
-fn what_somebody_has_written_meanwhile_is_not_lost() {
+fn file_written_meanwhile_is_kept() {
     let dir = Scratch::new();
     let target = dir.path().join("10-x.conflist");
     fs::write(&target, "theirs").unwrap();
@@ -46,25 +46,25 @@ fn what_somebody_has_written_meanwhile_is_not_lost() {
 }
 
 #[test]
-fn leftovers_are_swept_and_work_in_progress_is_not() {
+fn sweep_keeps_files_in_use() {
     let dir = Scratch::new();
     let dead = dir.path().join(".10-x.conflist.1-1-0.evergreen-tmp");
     fs::write(&dead, "half").unwrap();
-    let living = Temporary::beside(&dir.path().join("10-x.conflist")).unwrap();
-    fs::write(dir.path().join("10-x.conflist.tmp"), "somebody else's").unwrap();
-    assert_eq!(sweep(dir.path()), [dead]);
+    let (living, _locked) = Temporary::create(&dir.path().join("10-x.conflist")).unwrap();
+    fs::write(dir.path().join("10-x.conflist.tmp"), "a neighbour's").unwrap();
+    assert_eq!(sweep(dir.path()), [dead.file_name().unwrap()]);
     assert!(living.path.exists());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 }
 
 #[test]
-fn no_runtime_loads_a_temporary_file() {
-    let name = temporary_name(OsStr::new("10-x.conflist"));
-    assert_eq!(Path::new(&name).extension(), Some(OsStr::new("evergreen-tmp")));
+fn no_runtime_loads_temporary_files() {
+    let path = temporary_path(Path::new("/etc/cni/net.d/10-x.conflist"));
+    assert_eq!(path.extension(), Some(OsStr::new("evergreen-tmp")));
 }
 
 #[test]
-fn a_large_file_is_written_in_large_pieces() {
+fn large_file_is_written_in_large_chunks() {
     /// Counts how often it is asked.
     struct Asked<'a>(&'a [u8], usize);
     impl Read for Asked<'_> {
@@ -78,6 +78,6 @@ fn a_large_file_is_written_in_large_pieces() {
     let content = vec![7; 1 << 20];
     let mut source = Asked(&content, 0);
     replace_checked(&target, &mut source, Access::Mode(0o755), |_| Ok(())).unwrap();
-    assert_eq!(source.1, 5, "four pieces and the end");
+    assert_eq!(source.1, 5, "four chunks and the end");
     assert!(fs::read(&target).unwrap() == content);
 }
