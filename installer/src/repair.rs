@@ -1,14 +1,16 @@
-//! What Linkerd's chart, and ours, runs as the repair controller, by its path in the image: pods of this node that started
-//! without rules are made anew, by their controllers. The sandbox of such a pod can get no rules any more.
+//! The repair controller, which Linkerd's chart and ours start by its path in the image. It finds pods of this node that
+//! started without rules and deletes or evicts them, so that their controllers recreate them: a sandbox that exists cannot
+//! get rules later.
 //!
-//! Two things tell of them: a validator that found no redirection (such a pod waits for ever), and, where they are mounted,
-//! libcni's own records of the lists by which sandboxes were made (a pod without a validator runs, and nobody knows).
+//! It finds them in two ways. A network validator that saw no redirection keeps its pod from starting. A pod without a
+//! validator runs unmeshed and looks healthy; libcni's records, where they are mounted, show which conflist its sandbox was
+//! created from.
 
-mod act;
-mod counts;
+mod backoff;
 mod event;
+mod evictor;
 mod flags;
-mod pace;
+mod metrics;
 mod pods;
 mod records;
 mod sandboxes;
@@ -30,10 +32,11 @@ use evergreen_kube::{
     log::{Component, Level, Log},
 };
 
+pub use self::flags::PROGRAM;
 use self::{
-    act::Evictor,
-    counts::Counts,
+    evictor::Evictor,
     flags::Flags,
+    metrics::Metrics,
     pods::{List, Pod},
     suspects::Suspects,
 };
@@ -52,140 +55,145 @@ use crate::{
     sys::{self, Signals},
 };
 
-/// The name under which this program is started for it.
-pub const PROGRAM: &str = "linkerd-cni-repair-controller";
-/// How often the node's pods are looked at, and how soon again where the first look leaves a doubt.
+/// Time between two reconcile passes.
 const PERIOD: Duration = Duration::from_secs(10);
-const SECOND_LOOK: Duration = Duration::from_secs(1);
-/// How often all pods of the node are listed whatever the records say, with records and without. One whose sandbox was made
-/// anew counts as running while its validator fails: none of its containers waits for its first start (kubelet's
-/// `getPhase`). As long as the kubelet pauses between two starts of a validator at most, and more often where nothing else
-/// tells of such pods.
-const ALL_WITH_RECORDS: Duration = Duration::from_secs(300);
-const ALL_WITHOUT: Duration = Duration::from_secs(60);
-/// Names the node whose pods are looked at, as Linkerd's chart does.
+/// Time until the next pass when this one found a new suspect.
+const CONFIRM_AFTER: Duration = Duration::from_secs(1);
+/// Time between two lists of all pods, whatever their phase, with records and without. A pod whose sandbox was recreated is
+/// `Running` while its validator fails, since none of its containers waits for its first start (kubelet's `getPhase`). With
+/// records: the kubelet's longest pause between two starts of a validator. Without: shorter, as nothing else shows such pods.
+const LIST_ALL_WITH_RECORDS: Duration = Duration::from_secs(300);
+const LIST_ALL_WITHOUT_RECORDS: Duration = Duration::from_secs(60);
+/// The node whose pods are repaired; a variable of Linkerd's chart.
 const NODE: &str = "LINKERD_CNI_REPAIR_CONTROLLER_NODE_NAME";
-/// Names libcni's folder on the node.
+/// libcni's results directory on the node.
 const RESULTS_DIR: &str = "EVERGREEN_CNI_RESULTS_DIR";
 
-/// What is looked at, and what was found the time before.
+/// The controller and its state between two passes.
 struct Repair {
     server: Server,
     node: String,
     paths: Paths,
-    /// Where libcni's records are, when they are mounted.
+    /// libcni's results directory, if it is mounted.
     results: Option<HostPath>,
     suspects: Suspects,
     /// When all pods of the node were last listed.
     listed_all: Option<Instant>,
-    /// How many were asked for so far.
+    /// Number of evictions tried so far.
     evictions: usize,
-    hand: Evictor,
-    voice: ReportLog,
-    counts: Arc<Counts>,
+    evictor: Evictor,
+    report_log: ReportLog,
+    metrics: Arc<Metrics>,
     log: Log,
 }
 
-/// Runs until it is asked to end. Takes the flags and variables of Linkerd's own.
+/// Runs the controller until SIGTERM or SIGINT. Takes the flags and variables of Linkerd's controller, and sets `log` to the
+/// format that the flags ask for.
 pub fn run(arguments: Vec<OsString>, lookup: impl Fn(&str) -> Option<OsString>, log: &mut Log) -> Result<()> {
     *log = Log::new(Component::Repair, Level::Info);
-    let flags = Flags::read(arguments)?;
-    *log = Log::new(Component::Repair, flags.level);
-    let log = *log;
-    let text = |name: &str| lookup(name).and_then(|value| value.into_string().ok());
-    let Some(node) = text(NODE).filter(|n| !n.is_empty()) else {
-        bail!("{NODE} is not set: name the node whose pods are looked at");
+    let flags = Flags::parse(arguments)?;
+    *log = Log::new(Component::Repair, flags.level).format(flags.format);
+    let text = |name: &str| {
+        let text = lookup(name).and_then(|value| value.into_string().ok());
+        text.filter(|text| !text.is_empty())
     };
-    let dir = text(RESULTS_DIR).filter(|d| !d.is_empty());
+    let Some(node) = text(NODE) else {
+        bail!("{NODE} is not set: set it to the name of the node whose pods are repaired");
+    };
+    let dir = text(RESULTS_DIR).unwrap_or_else(|| records::DEFAULT_DIR.to_owned());
     let given = RawSettings::default().with_variables(&lookup)?;
     let server = Server::from_settings(&given)?;
-    let mut signals = Signals::block().context("block SIGTERM and SIGINT")?;
-    let counts = Arc::new(Counts::default());
-    let asked = Arc::clone(&counts);
-    serve::start(flags.admin, Arc::new(move |path| asked.answer(path)), log)?;
-    let mut repair = Repair {
-        results: results(&given, dir.as_deref().unwrap_or(records::USUAL_DIR), log)?,
+    let signals = Signals::block().context("block SIGTERM and SIGINT")?;
+    let metrics = Arc::new(Metrics::default());
+    let served = Arc::clone(&metrics);
+    serve::start(flags.admin, Arc::new(move |path| served.answer(path)), *log)?;
+    let repair = Repair {
+        results: results(&given, &dir, *log)?,
         paths: Paths::for_removal(&given)?,
-        hand: Evictor::new(&server, &counts, log),
+        evictor: Evictor::new(&server, &metrics, *log),
         suspects: Suspects::new(Instant::now()),
         listed_all: None,
         evictions: 0,
-        voice: ReportLog::default(),
+        report_log: ReportLog::default(),
         server,
         node,
-        counts,
-        log,
+        metrics,
+        log: *log,
     };
-    loop {
-        let began = Instant::now();
-        let looked = repair.look();
-        let period = match &looked {
-            Ok(()) if repair.suspects.in_doubt() => SECOND_LOOK,
-            _ => PERIOD,
-        };
-        if let Err(error) = looked {
-            repair.counts.failed.fetch_add(1, Ordering::Relaxed);
-            log.warn(format_args!("problem={:?}", error.to_string()));
-        }
-        // At least once, however long the look has taken.
-        loop {
-            sys::wait_readable(&[signals.as_fd()], period.saturating_sub(began.elapsed()))?;
-            if signals.arrived() {
-                return Ok(());
-            }
-            if began.elapsed() >= period {
-                break;
-            }
-        }
-    }
+    repair.run(signals)
 }
 
-/// libcni's folder, when it is mounted; says which.
+/// Returns libcni's results directory if it is mounted, and logs which is used.
 fn results(given: &RawSettings, dir: &str, log: Log) -> Result<Option<HostPath>> {
     if !dir.starts_with('/') {
-        bail!("{RESULTS_DIR} is {dir:?}: write an absolute path of the node");
+        bail!("{RESULTS_DIR} is {dir:?}: write an absolute path on the node");
     }
     let dir = HostPath::new(Path::new(given.value("CONTAINER_MOUNT_PREFIX")), Path::new(dir));
     if dir.here().is_dir() {
-        log.info(format_args!("records={dir}"));
+        log.with(&[("path", &dir)]).info("libcni results directory found");
         return Ok(Some(dir));
     }
-    log.info(format_args!(
-        "records=none because={:?}",
-        format!("{dir} is not mounted: only pods whose validator found no redirection are known")
-    ));
+    let reason = "only pods whose network validator failed can be found";
+    log.with(&[("path", &dir), ("reason", &reason)])
+        .info("libcni results directory not mounted");
     Ok(None)
 }
 
 impl Repair {
-    /// One look at the node, and what follows from it.
-    fn look(&mut self) -> Result<(), Error> {
+    fn run(mut self, mut signals: Signals) -> Result<()> {
+        loop {
+            let began = Instant::now();
+            let pass = self.reconcile();
+            let period = match &pass {
+                Ok(()) if self.suspects.are_unconfirmed() => CONFIRM_AFTER,
+                _ => PERIOD,
+            };
+            if let Err(error) = pass {
+                self.metrics.failed.fetch_add(1, Ordering::Relaxed);
+                self.log.with(&[("error", &error)]).warn("reconcile pass failed");
+            }
+            // At least one check for signals, however long the pass took.
+            loop {
+                sys::wait_readable(&[signals.as_fd()], period.saturating_sub(began.elapsed()))?;
+                if signals.arrived() {
+                    return Ok(());
+                }
+                if began.elapsed() >= period {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// One reconcile pass.
+    fn reconcile(&mut self) -> Result<(), Error> {
         let mut client = api::as_pod(&self.server, Deadline::after(api::TIMEOUT))?;
         let suspects = self.suspects();
-        let all = !suspects.is_empty() || self.all_are_due();
-        // A validator that fails keeps a new pod from running: on a node at rest this is an empty list.
+        let all = !suspects.is_empty() || self.is_list_of_all_due();
+        // A failing validator keeps a new pod from running. On a healthy node this list is empty.
         let fields = if all {
             ""
         } else {
             ",status.phase!=Running,status.phase!=Succeeded"
         };
         let pods = self.list(&mut client, fields)?;
-        self.counts.listed.store(true, Ordering::Relaxed);
+        self.metrics.listed.store(true, Ordering::Relaxed);
         if all {
             self.listed_all = Some(Instant::now());
-            self.hand.forget_all_but(&pods);
+            self.evictor.forget_all_but(&pods);
         }
         for pod in pods.iter().filter(|pod| pod.not_redirected) {
-            self.hand.delete(&mut client, pod);
+            self.evictor.delete(&mut client, pod);
         }
-        let without = self.without_rules(suspects, pods);
-        let count = u64::try_from(without.len()).unwrap_or(u64::MAX);
-        self.counts.without_rules.store(count, Ordering::Relaxed);
-        self.evict(&without);
+        let unmeshed = self.unmeshed(suspects, pods);
+        let count = u64::try_from(unmeshed.len()).unwrap_or(u64::MAX);
+        self.metrics.without_rules.store(count, Ordering::Relaxed);
+        self.evict(&unmeshed);
         Ok(())
     }
 
-    /// As many as there is time for: validators that failed wait for the next look. It goes on where it has stopped.
+    /// Evicts pods for at most one period, since pods with a failed validator wait for the next pass. That pass continues
+    /// with the pod after the last one.
     fn evict(&mut self, pods: &[Pod]) {
         let began = Instant::now();
         let first = self.evictions.checked_rem(pods.len()).unwrap_or(0);
@@ -193,24 +201,24 @@ impl Repair {
             if began.elapsed() >= PERIOD {
                 break;
             }
-            self.hand.evict(pod);
+            self.evictor.evict(pod);
             self.evictions = self.evictions.wrapping_add(1);
         }
     }
 
-    fn all_are_due(&self) -> bool {
+    fn is_list_of_all_due(&self) -> bool {
         let every = match self.results {
-            Some(_) => ALL_WITH_RECORDS,
-            None => ALL_WITHOUT,
+            Some(_) => LIST_ALL_WITH_RECORDS,
+            None => LIST_ALL_WITHOUT_RECORDS,
         };
         self.listed_all.is_none_or(|last| last.elapsed() >= every)
     }
 
-    /// The pods of this node that the injector has touched, as the watch cache has them by its index of nodes. (In pages,
-    /// servers before 1.34 would read every pod of the cluster from etcd for each.)
-    fn list(&self, client: &mut Client, and: &str) -> Result<Vec<Pod>, Error> {
+    /// Lists the injected pods of this node from the API server's watch cache, which has an index of nodes. (For a list in
+    /// pages, servers before 1.34 would read all pods of the cluster from etcd for each page.)
+    fn list(&self, client: &mut Client, more_fields: &str) -> Result<Vec<Pod>, Error> {
         let node = &self.node;
-        let fields = format!("spec.nodeName={node}{and}")
+        let fields = format!("spec.nodeName={node}{more_fields}")
             .replace('=', "%3D")
             .replace(',', "%2C");
         let path = format!(
@@ -220,50 +228,55 @@ impl Repair {
         Ok(list.pods())
     }
 
-    /// The sandboxes that were made without us and are to be asked about, and what the kubelet calls their pods by.
+    /// Returns the sandboxes without rules whose pods the API server has to be asked for, and the kubelet's UIDs of those
+    /// pods.
     fn suspects(&mut self) -> BTreeMap<String, String> {
         let mut report = Report::default();
         let found = match &self.results {
-            Some(dir) => made_without_us(&self.paths, dir, &mut report).unwrap_or_else(|error| {
+            Some(dir) => unmeshed_sandboxes(&self.paths, dir, &mut report).unwrap_or_else(|error| {
                 report.failed("records", dir, &error);
                 BTreeMap::new()
             }),
             None => BTreeMap::new(),
         };
-        self.voice.write(self.log, &report);
-        self.suspects.ask_about(found, Instant::now())
+        self.report_log.write(self.log, &report);
+        self.suspects.unsettled(found, Instant::now())
     }
 
-    /// Those of the pods that run in such a sandbox, unknown to everybody but libcni.
-    fn without_rules(&mut self, suspects: BTreeMap<String, String>, pods: Vec<Pod>) -> Vec<Pod> {
+    /// Returns the pods that need rules and run in a sandbox without. Settles sandboxes whose pods need none.
+    fn unmeshed(&mut self, suspects: BTreeMap<String, String>, pods: Vec<Pod>) -> Vec<Pod> {
         let mut pods: BTreeMap<String, Pod> = pods
             .into_iter()
             .map(|pod| (pod.kubelet_uid.clone(), pod))
             .collect();
-        let mut without = Vec::new();
+        let mut unmeshed = Vec::new();
         for (sandbox, uid) in suspects {
             match pods.remove(&uid) {
-                Some(pod) if pod.lacks_validator && pod.runs => without.push(pod),
+                Some(pod) if pod.lacks_validator && pod.runs => unmeshed.push(pod),
                 Some(pod) if pod.lacks_validator || pod.validating => {}
                 _ => self.suspects.settle(&sandbox),
             }
         }
-        without
+        unmeshed
     }
 }
 
-/// The sandboxes of this node that were made without us, and what the kubelet calls their pods by.
-fn made_without_us(paths: &Paths, dir: &HostPath, report: &mut Report) -> Result<BTreeMap<String, String>> {
+/// Returns the sandboxes of this node that were created without our entry, and the kubelet's UIDs of their pods.
+fn unmeshed_sandboxes(
+    paths: &Paths,
+    dir: &HostPath,
+    report: &mut Report,
+) -> Result<BTreeMap<String, String>> {
     let records = records::read(dir.here(), &paths.type_name)?;
     if records.is_empty() {
         report.notice(format_args!(
-            "{dir}: no record of any pod; is this where the runtime keeps them ({RESULTS_DIR})?"
+            "{dir}: no record of any pod; is this the runtime's libcni results directory ({RESULTS_DIR})?"
         ));
     }
-    let programming = conflist::programming(paths).with_context(|| format!("look at {}", paths.net_dir))?;
+    let programming = conflist::programming(paths).with_context(|| format!("read {}", paths.net_dir))?;
     let newest = sandboxes::newest(&records, &programming).into_iter();
-    let without = newest.filter(|(_, sandbox)| sandbox.unmeshed);
-    Ok(without
+    let unmeshed = newest.filter(|(_, sandbox)| sandbox.unmeshed);
+    Ok(unmeshed
         .map(|(uid, sandbox)| (sandbox.id.to_owned(), uid.to_owned()))
         .collect())
 }

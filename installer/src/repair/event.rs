@@ -1,36 +1,31 @@
-//! An Event about a pod, where a person looks first.
+//! An Event about a pod: `kubectl describe pod` shows it.
 
 use evergreen_kube::{Class, Client, Error, clock};
 use serde_json::{Value, json};
 
-use super::{PROGRAM, pods::Pod};
+use super::{flags::PROGRAM, pods::Pod};
 use crate::cluster::requests;
 
 const REASON: &str = "StartedWithoutRules";
 
-/// Writes it. Our chart gives the right for one of the two APIs that take Events, Linkerd's for the other; without either
-/// nothing is lost. False when the API server could not be asked: once more may help.
+/// Writes an Event. There are two APIs for Events: our chart permits one, Linkerd's chart the other. If RBAC denies both, the
+/// Event is dropped. Returns false if the API server did not answer and a retry may help.
 pub fn write(client: &mut Client, pod: &Pod, message: &str) -> bool {
     let now = clock::rfc3339(clock::now());
-    let in_namespace = |api: &str| format!("{api}/namespaces/{}/events", pod.namespace);
+    let collection = |api: &str| format!("{api}/namespaces/{}/events", pod.namespace);
     let purpose = "write an Event";
-    let refused = |error: &Error| error.class == Class::Forbidden;
-    let written = requests::create(
-        client,
-        &in_namespace("/api/v1"),
-        &core(pod, message, &now),
-        purpose,
-    );
+    let is_denied = |error: &Error| error.class == Class::Forbidden;
+    let written = requests::create(client, &collection("/api/v1"), &core(pod, message, &now), purpose);
     let written = match written {
-        Err(error) if refused(&error) => requests::create(
+        Err(error) if is_denied(&error) => requests::create(
             client,
-            &in_namespace("/apis/events.k8s.io/v1"),
-            &newer(pod, message, &now),
+            &collection("/apis/events.k8s.io/v1"),
+            &events_v1(pod, message, &now),
             purpose,
         ),
         answer => answer,
     };
-    written.map_or_else(|error| refused(&error), |_| true)
+    written.map_or_else(|error| is_denied(&error), |_| true)
 }
 
 fn core(pod: &Pod, message: &str, now: &str) -> Value {
@@ -39,14 +34,14 @@ fn core(pod: &Pod, message: &str, now: &str) -> Value {
         "firstTimestamp": now, "lastTimestamp": now, "count": 1})
 }
 
-/// Of `events.k8s.io`, whose times have microseconds.
-fn newer(pod: &Pod, message: &str, now: &str) -> Value {
+/// An Event of `events.k8s.io/v1`, whose times have microseconds.
+fn events_v1(pod: &Pod, message: &str, now: &str) -> Value {
     json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "type": "Warning", "reason": REASON,
         "metadata": metadata(pod), "regarding": reference(pod), "note": message, "action": "Repair",
         "eventTime": now.replace('Z', ".000000Z"), "reportingController": PROGRAM, "reportingInstance": PROGRAM})
 }
 
-/// The newer API refuses a stem that ends in a dot, as kubelet's names of Events have it.
+/// `events.k8s.io/v1` rejects a name prefix that ends in a dot, which the kubelet uses for its Events.
 fn metadata(pod: &Pod) -> Value {
     json!({"generateName": format!("{}-", pod.name), "namespace": pod.namespace})
 }

@@ -1,26 +1,32 @@
-//! The flags of Linkerd's own controller, as its chart gives them.
+//! The command line: the program's name and the flags of Linkerd's controller, as its chart passes them.
 
 use std::{ffi::OsString, net::SocketAddr};
 
 use anyhow::{Context, Result, bail};
-use evergreen_kube::log::Level;
+use evergreen_kube::log::{Format, Level};
 
-/// What they say.
+/// The program's name, by which the binary knows that it is the repair controller.
+pub const PROGRAM: &str = "linkerd-cni-repair-controller";
+
+/// The parsed flags.
 #[derive(Debug)]
 pub struct Flags {
-    /// Where probes and metrics are served.
+    /// Address of probes and metrics.
     pub admin: SocketAddr,
-    /// How much is logged.
+    /// Least severe level that is logged.
     pub level: Level,
+    /// Format of the log.
+    pub format: Format,
 }
 
 impl Flags {
-    /// Reads them; one that Linkerd's controller does not have is refused.
-    pub fn read(arguments: Vec<OsString>) -> Result<Self> {
+    /// Parses the command line. Flags that Linkerd's controller does not have are errors.
+    pub fn parse(arguments: Vec<OsString>) -> Result<Self> {
         use lexopt::Arg::Long;
         let mut flags = Self {
             admin: SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 0], 9990)),
             level: Level::Info,
+            format: Format::Logfmt,
         };
         let mut parser = lexopt::Parser::from_args(arguments);
         while let Some(argument) = parser.next()? {
@@ -35,7 +41,7 @@ impl Flags {
                         .ok()
                         .with_context(|| format!("--admin-addr is {text:?}: write ADDRESS:PORT"))?;
                 }
-                // `info`, or a list such as `linkerd_cni_repair_controller=info,warn`: only the word matters here.
+                // A level, or a list such as `linkerd_cni_repair_controller=info,warn`.
                 "log-level" => {
                     let text = parser.value()?.into_string().unwrap_or_default();
                     flags.level = if text.contains("debug") || text.contains("trace") {
@@ -44,11 +50,12 @@ impl Flags {
                         Level::Info
                     };
                 }
-                // Lines are lines in either.
-                "log-format" => drop(parser.value()?),
-                other => bail!(
-                    "unknown flag --{other}; those of Linkerd's controller are --admin-addr, --log-format, --log-level"
-                ),
+                "log-format" => {
+                    let text = parser.value()?.into_string().unwrap_or_default();
+                    flags.format = Format::parse(&text)
+                        .with_context(|| format!("--log-format is {text:?}: write `plain` or `json`"))?;
+                }
+                other => bail!("unknown flag --{other}: use --admin-addr, --log-format or --log-level"),
             }
         }
         Ok(flags)
@@ -60,9 +67,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flags_of_linkerds_chart_are_taken() {
-        let flags = |list: &[&str]| Flags::read(list.iter().map(Into::into).collect());
-        let given = flags(&[
+    fn flags_of_linkerds_chart_are_accepted() {
+        let flags = |list: &[&str]| Flags::parse(list.iter().map(Into::into).collect());
+        let parsed = flags(&[
             "--admin-addr",
             "[::]:9990",
             "--log-format",
@@ -71,7 +78,10 @@ mod tests {
             "info",
         ])
         .unwrap();
-        assert_eq!(given.admin.port(), 9990);
+        assert_eq!(parsed.admin.port(), 9990);
+        assert_eq!(parsed.format, Format::Logfmt);
+        assert_eq!(flags(&["--log-format=json"]).unwrap().format, Format::Json);
+        assert!(flags(&["--log-format=xml"]).is_err());
         assert!(flags(&["--admin-addr=0.0.0.0:9990"]).is_ok());
         assert!(flags(&["--admin-addr", "here"]).is_err() && flags(&["--else"]).is_err());
     }

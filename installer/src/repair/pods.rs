@@ -68,6 +68,13 @@ struct Terminated {
     exit_code: Option<i64>,
 }
 
+impl Pod {
+    /// `namespace/name`, for people.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
 impl List {
     /// Returns the pods that are not terminating.
     pub fn pods(self) -> Vec<Pod> {

@@ -1,7 +1,7 @@
-//! What libcni has written down of every attachment of this node: one file each, `NETWORK-CONTAINER-INTERFACE`, which holds
-//! the very list the sandbox was made by (`cachedInfo` of libcni/api.go, kind `cniCacheV1`, since libcni 0.8). containerd
-//! and CRI-O leave it in libcni's own folder. Written when an ADD went well, removed by DEL; one may stay when its network
-//! was renamed in between. Only reads, and follows no link.
+//! libcni's record of each attachment on this node: a file `NETWORK-CONTAINER-INTERFACE` that contains the conflist the
+//! sandbox was created from (`cachedInfo` of libcni/api.go, kind `cniCacheV1`, since libcni 0.8). containerd and CRI-O use
+//! libcni's default directory. libcni writes a record after a successful ADD and removes it in DEL; a record is left over
+//! when its network is renamed in between. This module only reads, and follows no symlink.
 
 use std::{
     fs, io,
@@ -16,41 +16,41 @@ use serde::Deserialize;
 
 use crate::node::conflist::Chain;
 
-/// Below the node's root, where libcni keeps them unless told otherwise.
-pub const USUAL_DIR: &str = "/var/lib/cni/results";
-/// The only kind there is.
+/// libcni's default results directory on the node.
+pub const DEFAULT_DIR: &str = "/var/lib/cni/results";
+/// The only kind that libcni writes.
 const KIND: &str = "cniCacheV1";
-/// A pod's annotations (256 KiB at most) and a network, with room.
-const LONGEST: u64 = 2 << 20;
-/// Many times what a full node has; the rest are of pods that are long gone.
-const MOST: usize = 4000;
+/// Size limit: room for a pod's annotations (at most 256 KiB) and a network.
+const MAX_SIZE: u64 = 2 << 20;
+/// Limit of files: many times what a full node has. Older ones belong to pods that no longer exist.
+const MAX_FILES: usize = 4000;
 
-/// One attachment of one pod.
+/// An attachment of a pod to a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What the kubelet calls the pod by.
+    /// The UID that the kubelet uses for the pod.
     pub uid: String,
-    /// The sandbox.
+    /// The ID of the sandbox.
     pub sandbox: String,
-    /// When it was written: a sandbox made anew has a later one.
+    /// When the record was written; a recreated sandbox has a later one.
     pub written: SystemTime,
-    /// It is the attachment of the pod's first interface.
-    pub is_first: bool,
-    /// The list the sandbox was made by.
+    /// True for the attachment of the pod's primary interface.
+    pub is_primary: bool,
+    /// The conflist the sandbox was created from.
     pub chain: Chain,
 }
 
-/// Every record that can be understood; others are not there.
+/// Reads all valid records of a directory.
 pub fn read(dir: &Path, ours: &str) -> Result<Vec<Record>> {
     let read = |path: PathBuf| {
-        // Gone by now, half written, or no record: the next look sees more.
+        // Removed meanwhile, half written, or no record: the next pass reads it again.
         let (text, written) = open(&path).ok()?;
         parse(&text, written, ours)
     };
-    Ok(newest(dir, MOST)?.into_iter().filter_map(read).collect())
+    Ok(newest(dir, MAX_FILES)?.into_iter().filter_map(read).collect())
 }
 
-/// The newest files, so that no pod is judged by an older record than there is. Half of all are loopback's, and left out.
+/// Returns the newest files, so that an old record never decides about a pod. Skips loopback records, half of all files.
 fn newest(dir: &Path, most: usize) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).context("read the directory")? {
@@ -65,9 +65,9 @@ fn newest(dir: &Path, most: usize) -> Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// A regular file's bytes and its time.
+/// Reads a regular file and its modification time.
 fn open(path: &Path) -> io::Result<(Vec<u8>, SystemTime)> {
-    let (text, found) = file::read(&file::open(path, libc::O_NOFOLLOW)?, LONGEST)?;
+    let (text, found) = file::read(&file::open(path, libc::O_NOFOLLOW)?, MAX_SIZE)?;
     Ok((text, found.modified()?))
 }
 
@@ -89,7 +89,7 @@ fn parse(text: &[u8], written: SystemTime, ours: &str) -> Option<Record> {
         uid,
         sandbox: raw.container_id,
         written,
-        is_first: raw.if_name == PRIMARY_INTERFACE,
+        is_primary: raw.if_name == PRIMARY_INTERFACE,
         chain: Chain::read(&STANDARD.decode(raw.config).ok()?, ours)?,
     };
     Some(record).filter(|r| !r.uid.is_empty() && !r.sandbox.is_empty())
@@ -121,20 +121,20 @@ mod tests {
     }
 
     #[test]
-    fn a_record_says_which_pod_which_sandbox_and_which_list() {
+    fn record_names_pod_sandbox_and_conflist() {
         let record = parsed(|_| {}).unwrap();
         assert_eq!(
-            (&*record.uid, &*record.sandbox, record.is_first),
+            (&*record.uid, &*record.sandbox, record.is_primary),
             ("uid-1", "sandbox-1", true)
         );
         assert_eq!((&*record.chain.name, record.chain.with_us), ("net", true));
-        assert!(!parsed(|r| r["ifName"] = json!("net1")).unwrap().is_first);
+        assert!(!parsed(|r| r["ifName"] = json!("net1")).unwrap().is_primary);
         let without = STANDARD.encode(r#"{"name":"net","plugins":[{"type":"calico"}]}"#);
         assert!(!parsed(|r| r["config"] = json!(without)).unwrap().chain.with_us);
     }
 
     #[test]
-    fn what_is_no_record_of_a_pod_says_nothing() {
+    fn invalid_record_is_ignored() {
         assert_eq!(parsed(|r| r["kind"] = json!("cniCacheV2")), None);
         assert_eq!(
             parsed(|r| r["cniArgs"] = json!([["K8S_POD_NAME", "web-0"]])),
@@ -146,7 +146,7 @@ mod tests {
             parsed(|r| r["config"] = json!(STANDARD.encode(r#"{"name":"one","type":"calico"}"#))),
             None
         );
-        // As libcni 0.7 wrote it: the bare result.
+        // The bare result that libcni 0.7 wrote.
         assert_eq!(
             parse(
                 br#"{"cniVersion":"0.4.0","ips":[]}"#,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_files_of_a_sane_size_are_read() {
+    fn only_regular_files_below_limit_are_read() {
         let scratch = Scratch::new();
         let file = |name: &str| scratch.path().join(name);
         fs::write(file("net-sandbox-1-eth0"), text(|_| {})).unwrap();
@@ -176,7 +176,7 @@ mod tests {
         symlink(file("net-sandbox-1-eth0"), file("link")).unwrap();
         fs::File::create(file("huge"))
             .unwrap()
-            .set_len(LONGEST + 1)
+            .set_len(MAX_SIZE + 1)
             .unwrap();
         let pipe = std::process::Command::new("mkfifo")
             .arg(file("pipe"))
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_files_the_newest_are_read() {
+    fn newest_of_too_many_files_are_read() {
         let scratch = Scratch::new();
         let file = |name: &str| scratch.path().join(name);
         for (age, name) in ["net-1-eth0", "net-2-eth0", "lo-3-lo", "net-4-eth0"]
@@ -202,6 +202,6 @@ mod tests {
             newest(scratch.path(), 2).unwrap(),
             [file("net-1-eth0"), file("net-2-eth0")]
         );
-        assert_eq!(newest(scratch.path(), MOST).unwrap().len(), 3);
+        assert_eq!(newest(scratch.path(), MAX_FILES).unwrap().len(), 3);
     }
 }

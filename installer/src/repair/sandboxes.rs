@@ -1,8 +1,8 @@
-//! Which sandboxes were made without us. Pure.
+//! Which sandboxes were created without our entry. Pure.
 //!
-//! Made without us is one whose list had no entry of ours, while the network of that name has one now: only then is it
-//! sure that the runtime's own list was meant (and not one that a meta-plugin such as Multus hands on to another, where we
-//! may be), and that a pod made anew gets what this one lacks.
+//! A sandbox counts if its conflist had no entry of ours and the network of that name has one now. Only then is the record
+//! known to be of the runtime's own conflist (not of one that a meta-plugin such as Multus delegates to another that may
+//! have our entry), and only then does a recreated pod get the rules that this one lacks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,39 +11,39 @@ use std::{
 
 use super::records::Record;
 
-/// A sandbox, as its records have it.
+/// A sandbox, from its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sandbox<'a> {
-    /// The runtime's id of it.
+    /// The runtime's ID of the sandbox.
     pub id: &'a str,
-    /// No rules of ours can be in it, and a sandbox made anew would get them.
+    /// True if it cannot have rules, and a recreated sandbox would get them.
     pub unmeshed: bool,
     written: SystemTime,
 }
 
-/// What all records of a sandbox say together.
+/// The records of one sandbox, combined.
 #[derive(Debug, Default)]
 struct Seen<'a> {
-    /// The pod, and when its first interface was attached.
-    first: Option<(&'a str, SystemTime)>,
+    /// The UID of the pod, and when its primary interface was attached.
+    primary: Option<(&'a str, SystemTime)>,
     with_us: bool,
     meshed_now: bool,
 }
 
-/// The newest sandbox of each pod, by what the kubelet calls the pod.
+/// Returns the newest sandbox of each pod, by the UID that the kubelet uses for the pod.
 pub fn newest<'a>(records: &'a [Record], programming: &BTreeSet<String>) -> BTreeMap<&'a str, Sandbox<'a>> {
     let mut seen: BTreeMap<&str, Seen<'_>> = BTreeMap::new();
     for record in records {
         let seen = seen.entry(&record.sandbox).or_default();
         seen.with_us |= record.chain.with_us;
-        if record.is_first {
-            seen.first = Some((&*record.uid, record.written)).max(seen.first);
+        if record.is_primary {
+            seen.primary = Some((&*record.uid, record.written)).max(seen.primary);
             seen.meshed_now |= programming.contains(&record.chain.name);
         }
     }
     let mut newest: BTreeMap<&str, Sandbox<'_>> = BTreeMap::new();
     for (id, seen) in seen {
-        let Some((uid, written)) = seen.first else {
+        let Some((uid, written)) = seen.primary else {
             continue;
         };
         let unmeshed = !seen.with_us && seen.meshed_now;
@@ -73,7 +73,7 @@ mod tests {
             uid: uid.to_owned(),
             sandbox: sandbox.to_owned(),
             written: SystemTime::UNIX_EPOCH + Duration::from_secs(second),
-            is_first: true,
+            is_primary: true,
             chain: Chain {
                 name: network.to_owned(),
                 with_us,
@@ -88,18 +88,18 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_is_found_when_its_list_was_without_us_and_the_network_has_us_now() {
+    fn sandbox_created_before_our_entry_is_found() {
         let records = [
             record("a", "1", 1, "net", false),
             record("b", "2", 1, "net", true),
-            // Our entry is not in this one, so a pod made anew would be no better.
+            // This network has no entry of ours, so recreating the pod would not help.
             record("c", "3", 1, "other", false),
         ];
         assert_eq!(found(&records), [("a", "1")]);
     }
 
     #[test]
-    fn the_newest_sandbox_of_a_pod_counts() {
+    fn newest_sandbox_of_a_pod_counts() {
         let old = record("a", "1", 1, "net", false);
         let new = record("a", "2", 2, "net", true);
         assert!(found(&[old.clone(), new.clone()]).is_empty() && found(&[new, old]).is_empty());
@@ -111,18 +111,18 @@ mod tests {
     }
 
     #[test]
-    fn one_attachment_with_us_is_enough_for_a_sandbox() {
+    fn one_attachment_with_our_entry_is_enough() {
         let by_runtime = record("a", "1", 2, "net", false);
-        let mut handed_on = record("a", "1", 1, "inner", true);
-        assert!(found(&[by_runtime.clone(), handed_on.clone()]).is_empty());
-        handed_on.is_first = false;
-        assert!(found(&[by_runtime, handed_on]).is_empty());
+        let mut delegated = record("a", "1", 1, "inner", true);
+        assert!(found(&[by_runtime.clone(), delegated.clone()]).is_empty());
+        delegated.is_primary = false;
+        assert!(found(&[by_runtime, delegated]).is_empty());
     }
 
     #[test]
-    fn an_attachment_of_another_interface_alone_says_nothing() {
+    fn attachment_of_another_interface_is_ignored() {
         let mut second = record("a", "1", 1, "net", false);
-        second.is_first = false;
+        second.is_primary = false;
         assert!(found(&[second]).is_empty());
     }
 }

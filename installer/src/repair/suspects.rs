@@ -1,7 +1,7 @@
-//! Which of the sandboxes made without us the API server is to be asked about. Pure.
+//! Which of the sandboxes without our entry the API server has to be asked about. Pure.
 //!
-//! Most are of pods that want no rules: they are asked about once, and again after a while, since a watch cache may be
-//! behind. So a node where all is well asks about none.
+//! Most belong to pods that need no rules. Those are looked up once, and again after a while since the API server's watch
+//! cache may be stale. A healthy node makes no such request.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,34 +9,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long an answer holds.
-const ANSWER_HOLDS: Duration = Duration::from_secs(300);
+/// How long a sandbox stays settled.
+const SETTLED_FOR: Duration = Duration::from_secs(300);
 
-/// Sandboxes made without us, from look to look.
+/// Sandboxes created without our entry, from pass to pass.
 #[derive(Debug)]
 pub struct Suspects {
-    /// Those of the look before: one look alone may meet a record half replaced.
+    /// Those of the previous pass: a single pass may see a record while it is replaced.
     before: BTreeSet<String>,
-    /// Those whose pods want nothing.
+    /// Those whose pods need no rules.
     settled: BTreeSet<String>,
     since: Instant,
-    in_doubt: bool,
+    unconfirmed: bool,
 }
 
 impl Suspects {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new(now: Instant) -> Self {
         Self {
             before: BTreeSet::new(),
             settled: BTreeSet::new(),
             since: now,
-            in_doubt: false,
+            unconfirmed: false,
         }
     }
 
-    /// Takes what a look has found, sandboxes and what the kubelet calls their pods by; returns those to be asked about.
-    pub fn ask_about(&mut self, found: BTreeMap<String, String>, now: Instant) -> BTreeMap<String, String> {
-        if now.duration_since(self.since) >= ANSWER_HOLDS {
+    /// Takes the sandboxes of a pass, with the kubelet's UIDs of their pods. Returns those to look up: confirmed by two passes
+    /// and not settled.
+    pub fn unsettled(&mut self, found: BTreeMap<String, String>, now: Instant) -> BTreeMap<String, String> {
+        if now.duration_since(self.since) >= SETTLED_FOR {
             self.settled.clear();
             self.since = now;
         }
@@ -45,18 +46,18 @@ impl Suspects {
         let open = found
             .into_iter()
             .filter(|(sandbox, _)| !self.settled.contains(sandbox));
-        let (sure, doubtful): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        let (confirmed, new): (BTreeMap<_, _>, BTreeMap<_, _>) =
             open.partition(|(sandbox, _)| before.contains(sandbox));
-        self.in_doubt = !doubtful.is_empty();
-        sure
+        self.unconfirmed = !new.is_empty();
+        confirmed
     }
 
-    /// True when the next look is to be soon.
-    pub fn in_doubt(&self) -> bool {
-        self.in_doubt
+    /// Returns true if a sandbox needs a second pass to confirm it.
+    pub fn are_unconfirmed(&self) -> bool {
+        self.unconfirmed
     }
 
-    /// Notes that a sandbox's pod wants nothing.
+    /// Notes that the pod of a sandbox needs no rules.
     pub fn settle(&mut self, sandbox: &str) {
         self.settled.insert(sandbox.to_owned());
     }
@@ -72,27 +73,27 @@ mod tests {
     }
 
     #[test]
-    fn two_looks_have_to_agree() {
+    fn two_passes_must_agree() {
         let now = Instant::now();
         let mut suspects = Suspects::new(now);
-        assert!(suspects.ask_about(found(&["a"]), now).is_empty() && suspects.in_doubt());
-        assert_eq!(suspects.ask_about(found(&["a", "b"]), now), found(&["a"]));
-        assert!(suspects.ask_about(found(&[]), now).is_empty() && !suspects.in_doubt());
+        assert!(suspects.unsettled(found(&["a"]), now).is_empty() && suspects.are_unconfirmed());
+        assert_eq!(suspects.unsettled(found(&["a", "b"]), now), found(&["a"]));
+        assert!(suspects.unsettled(found(&[]), now).is_empty() && !suspects.are_unconfirmed());
         assert!(
-            suspects.ask_about(found(&["a"]), now).is_empty(),
-            "it was gone in between"
+            suspects.unsettled(found(&["a"]), now).is_empty(),
+            "it was absent in between"
         );
     }
 
     #[test]
-    fn one_that_wants_nothing_is_asked_about_again_after_a_while() {
+    fn settled_sandbox_is_looked_up_again_later() {
         let now = Instant::now();
         let mut suspects = Suspects::new(now);
-        suspects.ask_about(found(&["a"]), now);
+        suspects.unsettled(found(&["a"]), now);
         suspects.settle("a");
-        assert!(suspects.ask_about(found(&["a"]), now).is_empty() && !suspects.in_doubt());
+        assert!(suspects.unsettled(found(&["a"]), now).is_empty() && !suspects.are_unconfirmed());
         assert_eq!(
-            suspects.ask_about(found(&["a"]), now + ANSWER_HOLDS),
+            suspects.unsettled(found(&["a"]), now + SETTLED_FOR),
             found(&["a"])
         );
     }

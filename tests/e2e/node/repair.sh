@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Pods without a validator that run without rules: nobody knows but libcni, and the repair controller reads what it knows.
+# Pods without a validator that run without rules: the repair controller finds them in libcni's records.
 # shellcheck disable=SC2034,SC2154 # variables that functions of lib/ read and set
 
 repair() {
@@ -78,7 +78,7 @@ made_anew() {
   pod=$(pod_of gap)
   ready "$pod"
   is_meshed "$pod"
-  complaints "$old" | grep "made by a CNI list without our entry"
+  complaints "$old" | grep "created from a CNI conflist without the plugin's entry"
 }
 
 another_than() {
@@ -98,4 +98,4 @@ others_untouched() {
   same "$pod $said" "$(pod_of gap) $(complaints gap-alone | wc -l)" "the new pod, and what was told of the one that stays"
 }
 
-told_of() { complaints "$1" | grep -q "delete it and make it again"; }
+told_of() { complaints "$1" | grep -q "delete it and create it again"; }

@@ -1,4 +1,4 @@
-//! The program under the name that Linkerd's chart starts its repair controller by.
+//! The repair controller, started by the program name that Linkerd's chart uses.
 
 use std::{
     fs::{self, File},
@@ -20,8 +20,12 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// For the pods of node1.
+    /// Starts a controller for the pods of node1.
     pub fn start(cluster: &Cluster) -> Self {
+        Self::start_logging(cluster, "plain")
+    }
+
+    fn start_logging(cluster: &Cluster, format: &str) -> Self {
         let program = cluster.node.path("linkerd-cni-repair-controller");
         symlink(env!("CARGO_BIN_EXE_evergreen-install"), &program).unwrap();
         let log = cluster.node.path("repair-log");
@@ -31,7 +35,7 @@ impl Controller {
                 "--admin-addr",
                 "127.0.0.1:0",
                 "--log-format",
-                "plain",
+                format,
                 "--log-level",
                 "info",
             ])
@@ -48,12 +52,12 @@ impl Controller {
         Self { child, log }
     }
 
-    /// What it has said so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
 
-    /// The whole answer to a path, or nothing.
+    /// Returns the whole response to a path; empty if there is none.
     pub fn get(&self, path: &str) -> String {
         let log = self.log();
         let address = log
@@ -63,20 +67,20 @@ impl Controller {
         response.unwrap_or_default()
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub fn until(&self, what: &str, so: impl Fn() -> bool) {
         let start = Instant::now();
         while !so() {
             assert!(
                 start.elapsed() < within(PATIENCE),
-                "not so: {what}\n{}",
+                "not yet: {what}\n{}",
                 self.log()
             );
             thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Asks it to end, which must be soon and a good end.
+    /// Sends SIGTERM and expects a timely exit with code 0.
     pub fn end(&mut self) {
         let pid = self.child.id().to_string();
         let asked = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
@@ -125,9 +129,9 @@ fn only_the_unmeshed_pod_is_deleted() {
         pod(&cluster, "stuck-and-alone", 95, false),
         pod(&cluster, "fine", 0, true),
     ];
-    // One of the same name has followed in the meantime: the list is behind, and must not cost the new pod its life.
+    // The list is stale: another pod of the same name exists by now, and must not be deleted.
     let mut replaced = pod(&cluster, "replaced", 95, true);
-    replaced["metadata"]["uid"] = "uid-of-the-one-before".into();
+    replaced["metadata"]["uid"] = "uid-of-the-previous".into();
     let items: Vec<Value> = pods.into_iter().chain([replaced]).collect();
     cluster.api.add_route(move |request| {
         let wanted =
@@ -161,15 +165,21 @@ fn only_the_unmeshed_pod_is_deleted() {
         events.iter().any(|e| e["involvedObject"]["uid"] == "uid-stuck"),
         "{events:?}"
     );
-    // As under Linkerd's chart: nothing is mounted, and it says what it does without.
-    assert!(controller.log().contains("records=none "), "{}", controller.log());
+    // As under Linkerd's chart: nothing is mounted, and the log says what that means.
+    assert!(
+        controller.log().contains(
+            r#"msg="libcni results directory not mounted" path=/var/lib/cni/results reason="only pods whose"#
+        ),
+        "{}",
+        controller.log()
+    );
     controller.end();
 }
 
 #[test]
 fn node_full_of_large_pods_is_listed() {
     let cluster = Cluster::new();
-    // 20 MiB: 250 pods whose annotations take 80 KiB each. The one that is stuck is the last.
+    // 20 MiB: 250 pods with 80 KiB of annotations each. The last one is stuck.
     let ballast = "x".repeat(80 << 10);
     for n in 0..250 {
         let mut pod = pod(
@@ -216,7 +226,7 @@ fn linkerd_chart_events_use_events_k8s_io() {
     controller.until("there is an Event", || !events().is_empty());
     let event = events().remove(0);
     assert_eq!(event["regarding"]["uid"], "uid-stuck");
-    // What a real API server takes: a time with six digits behind the second, and a name that does not end in a dot.
+    // What a real API server accepts: a time with microseconds, and a name prefix that does not end in a dot.
     let time = event["eventTime"].as_str().unwrap();
     assert!(time.len() == 27 && time.ends_with(".000000Z"), "{time}");
     assert_eq!(event["metadata"]["generateName"], "stuck-");
@@ -227,7 +237,7 @@ fn running_pod_with_recreated_sandbox_is_deleted() {
     let cluster = Cluster::new();
     let mut pod = pod(&cluster, "rebooted", 95, true);
     pod["spec"]["nodeName"] = json!("node1");
-    // As a kubelet has it (`getPhase`): its containers ended with the sandbox before, and none waits for its first start.
+    // As the kubelet reports it (`getPhase`): the containers ended with the previous sandbox, none waits for its first start.
     pod["status"]["phase"] = json!("Running");
     pod["status"]["containerStatuses"] =
         json!([{"name": "app", "state": {"terminated": {"exitCode": 255, "reason": "Unknown"}}}]);
@@ -237,4 +247,28 @@ fn running_pod_with_recreated_sandbox_is_deleted() {
         let path = "/api/v1/namespaces/shop/pods/rebooted";
         cluster.api.object(path).is_none()
     });
+}
+
+#[test]
+fn log_format_json_applies_to_every_line() {
+    let cluster = Cluster::new();
+    let mut stuck = pod(&cluster, "stuck", 95, true);
+    stuck["spec"]["nodeName"] = json!("node1");
+    cluster.api.put_pod("shop", "stuck", stuck);
+    let mut controller = Controller::start_logging(&cluster, "json");
+    controller.until("the deletion is logged", || {
+        controller.log().contains("pod deleted")
+    });
+    controller.end();
+    let lines: Vec<Value> = controller
+        .log()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}")))
+        .collect();
+    let deleted = lines.iter().find(|line| line["msg"] == "pod deleted").unwrap();
+    assert_eq!(deleted["component"], "repair");
+    assert_eq!(deleted["level"], "info");
+    assert_eq!(deleted["pod"], "shop/stuck");
+    assert_eq!(deleted["uid"], "uid-stuck");
+    assert!(deleted["time"].is_string() && deleted["reason"].is_string());
 }

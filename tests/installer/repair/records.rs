@@ -1,5 +1,5 @@
-//! Pods that run without rules and that no validator tells of: the repair controller finds them in libcni's own records,
-//! which `cnitool`, libcni's own tool, writes here.
+//! Pods without rules and without a validator: the repair controller finds them in libcni's records, which `cnitool`
+//! writes here.
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     repair::controller::Controller,
 };
 
-/// What any plugin says here: a result for ADD.
+/// Stands for every plugin: returns a result for ADD.
 const PLUGIN: &str = "#!/bin/sh\ncat >/dev/null\n\
     [ \"$CNI_COMMAND\" = ADD ] && echo '{\"cniVersion\":\"0.3.1\",\"interfaces\":[],\"ips\":[]}'\nexit 0\n";
 
@@ -23,7 +23,7 @@ const PLUGIN: &str = "#!/bin/sh\ncat >/dev/null\n\
 struct World(Cluster);
 
 impl World {
-    /// The list in the net dir has our entry, as the installer leaves it.
+    /// Creates a node whose conflist has our entry.
     fn new() -> Self {
         let world = Self(Cluster::new());
         fs::create_dir_all(world.0.node.path("host/var/lib/cni/results")).unwrap();
@@ -35,7 +35,7 @@ impl World {
         world
     }
 
-    /// A pod that runs on the node, with a proxy and a controller until it is changed.
+    /// Creates a running pod with a proxy and a controller, and applies a change to it.
     fn pod(&self, name: &str, change: impl FnOnce(&mut Value)) {
         let mut pod = json!({"kind": "Pod", "apiVersion": "v1",
             "metadata": {"uid": format!("uid-{name}"), "annotations": {"linkerd.io/proxy-version": "edge"},
@@ -46,7 +46,7 @@ impl World {
         self.0.api.put_pod("shop", name, pod);
     }
 
-    /// libcni attaches a sandbox of this pod by a list of its own.
+    /// Attaches a sandbox of this pod to the network of a conflist, with libcni.
     fn attach(&self, pod: &str, sandbox: &str, list: &str) {
         let lists = self.0.node.path("lists");
         let _ = fs::remove_dir_all(&lists);
@@ -79,7 +79,7 @@ impl World {
         self.0.api.object(&path).is_some()
     }
 
-    /// How often all pods of the node were listed, whatever their phase.
+    /// Returns the number of lists of all pods of the node, whatever their phase.
     fn lists_of_all(&self) -> usize {
         let seen = self.0.api.requests();
         let lists = seen.iter().filter(|s| s.path == "/api/v1/pods");
@@ -116,8 +116,8 @@ fn only_the_unmeshed_unvalidated_pod_is_evicted() {
         "with",
         "plain",
         "own-init",
-        "told",
-        "remade",
+        "validated",
+        "recreated",
         "elsewhere",
         "unknown",
     ];
@@ -129,21 +129,21 @@ fn only_the_unmeshed_unvalidated_pod_is_evicted() {
         p["spec"]["initContainers"] = json!([{"name": "linkerd-init"}])
     });
     world.attach("own-init", "/ns/5", CALICO);
-    world.pod("told", |p| {
+    world.pod("validated", |p| {
         p["spec"]["initContainers"] = json!([{"name": "linkerd-network-validator"}])
     });
-    world.attach("told", "/ns/6", CALICO);
-    world.pod("remade", |_| {});
-    world.attach("remade", "/ns/7", CALICO);
-    world.attach("remade", "/ns/8", &with_our_entry(CALICO));
-    // A network that we are not in now: made anew, the pod would be no better.
+    world.attach("validated", "/ns/6", CALICO);
+    world.pod("recreated", |_| {});
+    world.attach("recreated", "/ns/7", CALICO);
+    world.attach("recreated", "/ns/8", &with_our_entry(CALICO));
+    // A network without our entry: recreating the pod would not help.
     world.pod("elsewhere", |_| {});
     world.attach("elsewhere", "/ns/9", &CALICO.replace("k8s-pod-network", "other"));
     world.pod("unknown", |_| {});
 
     let controller = Controller::start(&world.0);
     controller.until("the pod is evicted", || !world.has("without"));
-    controller.until("those that stay are told of", || {
+    controller.until("pods that are kept have an Event", || {
         ["alone", "job"]
             .iter()
             .all(|pod| !world.events_of(pod).is_empty())
@@ -163,16 +163,18 @@ fn only_the_unmeshed_unvalidated_pod_is_evicted() {
     }
     assert_eq!(world.events_of("without").len(), 1);
     assert!(
-        controller.log().contains("records=/var/lib/cni/results"),
+        controller
+            .log()
+            .contains(r#"msg="libcni results directory found" path=/var/lib/cni/results"#),
         "{}",
         controller.log()
     );
-    // The next look.
+    // The next reconcile pass.
     controller.until("two are left", || {
         controller.get("/metrics").contains("without_rules 2")
     });
     for pod in ["alone", "job"] {
-        assert_eq!(world.events_of(pod).len(), 1, "{pod}: told once");
+        assert_eq!(world.events_of(pod).len(), 1, "{pod}: one Event");
     }
 }
 
@@ -191,7 +193,9 @@ fn pod_disruption_budget_is_obeyed() {
     world.0.api.set_answer("POST", path, refusal);
     let controller = Controller::start(&world.0);
     controller.until("it has been tried", || {
-        controller.log().contains("left=shop/without")
+        controller
+            .log()
+            .contains(r#"msg="eviction refused" pod=shop/without"#)
     });
     assert!(world.has("without"));
     let metrics = controller.get("/metrics");
@@ -205,7 +209,7 @@ fn pod_disruption_budget_is_obeyed() {
 fn blocked_evictions_do_not_delay_other_events() {
     let world = World::new();
     let refusal = Answer::status(429, "It would violate the budget.", "TooManyRequests", "{}");
-    // Sandboxes come in the order of their ids, which `cnitool` makes of the namespace: this one is the last.
+    // Sandboxes are sorted by ID, which `cnitool` derives from the namespace: this one is the last.
     world.pod("alone", |p| p["metadata"]["ownerReferences"] = json!([]));
     world.attach("alone", "/ns/9", CALICO);
     for n in [5, 6, 4, 7] {
@@ -216,8 +220,14 @@ fn blocked_evictions_do_not_delay_other_events() {
         world.0.api.set_answer("POST", &path, refusal.clone());
     }
     let controller = Controller::start(&world.0);
-    controller.until("it is told of", || !world.events_of("alone").is_empty());
-    assert_eq!(controller.log().matches("left=shop/forbidden-").count(), 4);
+    controller.until("it has an Event", || !world.events_of("alone").is_empty());
+    assert_eq!(
+        controller
+            .log()
+            .matches(r#"msg="eviction refused" pod=shop/forbidden-"#)
+            .count(),
+        4
+    );
 }
 
 #[test]
@@ -225,10 +235,10 @@ fn folder_without_records_is_reported() {
     let world = World::new();
     world.pod("unknown", |_| {});
     let controller = Controller::start(&world.0);
-    controller.until("it is said", || {
+    controller.until("it is logged", || {
         controller
             .log()
-            .contains("is this where the runtime keeps them (EVERGREEN_CNI_RESULTS_DIR)?")
+            .contains("is this the runtime's libcni results directory (EVERGREEN_CNI_RESULTS_DIR)?")
     });
     assert!(world.has("unknown"));
 }
@@ -251,7 +261,7 @@ fn sigterm_ends_controller_despite_pending_evictions() {
     world.pod("without", |_| {});
     world.attach("without", "/ns/1", CALICO);
     let mut controller = Controller::start(&world.0);
-    // The first look has a doubt, so that the second comes soon; it and all that follow are refused, which takes a second.
+    // The first pass finds a suspect, so the second comes soon. From then on lists are denied, which takes a second each.
     world.0.api.wait_for(Duration::from_secs(10), |seen| {
         seen.iter().any(|s| s.path == "/api/v1/pods" && s.status == 200)
     });

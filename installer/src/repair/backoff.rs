@@ -1,21 +1,21 @@
-//! How often pods of one controller are deleted. Where deleting does not help, it must not go on and on.
+//! A pause per controller between two deletions of its pods, so that a deletion that does not help is not repeated forever.
 
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
-/// How long the pods of one controller are left alone after one was deleted, and the longest that grows to.
+/// The pause after the first deletion. It doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// Since when, and for how long, the pods of a controller are left alone.
+/// The last deletion of each controller's pods, and the pause after it.
 #[derive(Debug, Default)]
-pub struct Paused(BTreeMap<String, (Instant, Duration)>);
+pub struct Backoff(BTreeMap<String, (Instant, Duration)>);
 
-impl Paused {
-    /// True when a pod of this controller may be deleted now; then the others have to wait.
-    pub fn may_delete(&mut self, controller: &str) -> bool {
+impl Backoff {
+    /// Returns true if a pod of this controller may be deleted now, and starts the pause for the others.
+    pub fn try_start(&mut self, controller: &str) -> bool {
         self.0.retain(|_, (since, pause)| since.elapsed() < *pause * 4);
         match self.0.get_mut(controller) {
             Some((since, pause)) if since.elapsed() < *pause => return false,
@@ -28,8 +28,8 @@ impl Paused {
         true
     }
 
-    /// It was not deleted after all: the pause before the next attempt does not grow for it.
-    pub fn not_done(&mut self, controller: &str) {
+    /// Undoes the growth of the pause after a deletion that was refused.
+    pub fn undo(&mut self, controller: &str) {
         if let Some((_, pause)) = self.0.get_mut(controller) {
             *pause = (*pause / 2).max(FIRST_PAUSE);
         }
@@ -41,9 +41,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pods_of_one_controller_are_not_deleted_again_and_again() {
-        let mut paused = Paused::default();
-        assert!(paused.may_delete("a") && !paused.may_delete("a"));
-        assert!(paused.may_delete("b"));
+    fn second_pod_of_a_controller_waits() {
+        let mut backoff = Backoff::default();
+        assert!(backoff.try_start("a") && !backoff.try_start("a"));
+        assert!(backoff.try_start("b"));
     }
 }
