@@ -111,6 +111,21 @@ impl Node {
             "prevResult": {"cniVersion": "1.1.0", "ips": ips}})
     }
 
+    /// Runs ADD with a deadline of one second, asserts its failure, and returns the error object as text.
+    pub fn failing_add(&self) -> String {
+        let mut netconf = self.netconf(&["10.0.0.7/24"]);
+        netconf["evergreen"] = json!({"deadline-seconds": 1});
+        let error = call("ADD", &Namespace::new(), &netconf).fail().unwrap();
+        error.to_string()
+    }
+
+    /// Gives the pod the annotation of a manual injection, after which the plugin also reads the namespace.
+    pub fn put_manually_injected_pod(&self) {
+        let mut injected = pod("meshed");
+        injected["metadata"]["annotations"]["linkerd.io/created-by"] = json!("linkerd/cli x");
+        self.api.put_pod("shop", "web-0", injected);
+    }
+
     pub fn client(&self, time: Duration) -> Result<Client, Error> {
         open(&self.path("kubeconfig"), time)
     }

@@ -13,11 +13,10 @@ use evergreen_kube::{
 use evergreen_test_support::{
     api::{Answer, BlackHole, Door, Pace},
     budget::within,
-    netns::Namespace,
 };
 use serde_json::json;
 
-use crate::node::{ACCOUNT, Node, POD, call, pod};
+use crate::node::{ACCOUNT, Node, POD, pod};
 
 const DEADLINE: Duration = Duration::from_millis(600);
 const TOLERANCE: Duration = Duration::from_millis(200);
@@ -295,12 +294,7 @@ fn dead_token_is_reported_with_the_reason() {
 fn stalled_handshake_is_named_after_retries() {
     let node = Node::new();
     node.api.set_door(Door::Silent);
-    let mut netconf = node.netconf(&["10.0.0.7/24"]);
-    netconf["evergreen"] = json!({"deadline-seconds": 1});
-    let said = call("ADD", &Namespace::new(), &netconf)
-        .fail()
-        .unwrap()
-        .to_string();
+    let said = node.failing_add();
     assert!(said.contains("for the TLS handshake"), "{said}");
     assert!(!said.contains("after 0.0 s"), "{said}");
 }

@@ -10,7 +10,6 @@ use std::{
 
 use evergreen_kube::Class;
 use evergreen_test_support::{
-    netns::Namespace,
     pki::{CURRENT, Pair},
     run::{CniCall, binary},
 };
@@ -21,7 +20,7 @@ use rustls::{
 };
 use serde_json::{Value, json};
 
-use crate::node::{Node, call};
+use crate::node::Node;
 
 /// A proxy that connects to any target and records the requests.
 struct Proxy {
@@ -260,12 +259,7 @@ fn dead_proxy_is_named_without_its_password() {
         json!({"server": node.api.url(), "certificate-authority": "ca.crt",
         "proxy-url": "http://u:s3cret-t0ken@127.0.0.1:1"}),
     ));
-    let mut netconf = node.netconf(&["10.0.0.7/24"]);
-    netconf["evergreen"] = json!({"deadline-seconds": 1});
-    let said = call("ADD", &Namespace::new(), &netconf)
-        .fail()
-        .unwrap()
-        .to_string();
+    let said = node.failing_add();
     assert!(said.contains("via proxy 127.0.0.1:1"), "{said}");
     assert!(!said.contains("s3cret"), "{said}");
 }

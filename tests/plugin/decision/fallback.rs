@@ -37,9 +37,7 @@ fn control_plane_ports_have_a_default() {
 #[test]
 fn missing_namespace_object_does_not_fail_add() {
     let node = Node::new();
-    let mut by_hand = pod("meshed");
-    by_hand["metadata"]["annotations"]["linkerd.io/created-by"] = json!("linkerd/cli x");
-    node.api.put_pod("shop", "web-0", by_hand);
+    node.put_manually_injected_pod();
     node.api.set_answer(
         "GET",
         "/api/v1/namespaces/shop",

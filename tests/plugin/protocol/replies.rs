@@ -10,7 +10,7 @@ use std::{
 use evergreen_test_support::{netns::Namespace, run::CniCall};
 use serde_json::json;
 
-use crate::node::{Node, PLUGIN, call, pod};
+use crate::node::{Node, PLUGIN, call};
 
 #[test]
 fn unsupported_version_gets_the_reference_librarys_message() {
@@ -57,9 +57,7 @@ fn assert_reports_unwritten_reply(stdout: Stdio) {
 #[test]
 fn closed_streams_are_not_reused_for_sockets() {
     let node = Node::new();
-    let mut by_hand = pod("meshed");
-    by_hand["metadata"]["annotations"]["linkerd.io/created-by"] = json!("linkerd/cli x");
-    node.api.put_pod("shop", "web-0", by_hand);
+    node.put_manually_injected_pod();
     node.api.put_namespace("shop", json!({}));
     // With debug logging the plugin writes to stderr between two requests on one connection.
     let mut netconf = node.netconf(&["10.0.0.7/24"]);

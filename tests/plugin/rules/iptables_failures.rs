@@ -99,10 +99,7 @@ fn failed_second_family_undoes_the_first() {
             deadline: Deadline::after(Duration::from_secs(2)),
             ..tools(IptablesMode::Legacy)
         };
-        let error = namespace
-            .run(|| iptables::apply(&Ruleset::build(&usual()), tools))
-            .unwrap_err()
-            .to_string();
+        let error = failed_apply(&namespace, tools);
         assert!(
             error.starts_with("iptables: cannot write the rules for IPv6: "),
             "{error}"
@@ -110,6 +107,12 @@ fn failed_second_family_undoes_the_first() {
         assert!(error.contains("ip6tables-legacy-restore"), "{error}");
         assert_eq!(saved(&namespace), before, "{error}");
     }
+}
+
+/// Applies the usual ruleset, asserts its failure, and returns the message.
+fn failed_apply(namespace: &Namespace, tools: Tools<'_>) -> String {
+    let applied = namespace.run(|| iptables::apply(&Ruleset::build(&usual()), tools));
+    applied.unwrap_err().to_string()
 }
 
 /// Runs a call for a dual-stack pod on a kernel without nf_tables.
@@ -166,10 +169,7 @@ fn hanging_program_is_stopped_at_the_deadline() {
             deadline: Deadline::after(Duration::from_millis(300)),
             ..tools(IptablesMode::Legacy)
         };
-        let error = namespace
-            .run(|| iptables::apply(&Ruleset::build(&usual()), tools))
-            .unwrap_err()
-            .to_string();
+        let error = failed_apply(&namespace, tools);
         assert!(
             error.contains("iptables-legacy-save did not end within 0.")
                 && error.contains("s and was stopped"),
@@ -192,10 +192,7 @@ fn held_xtables_lock_is_awaited_then_named() {
         deadline: Deadline::after(Duration::from_secs(3)),
         ..tools(IptablesMode::Legacy)
     };
-    let error = namespace
-        .run(|| iptables::apply(&Ruleset::build(&usual()), tools))
-        .unwrap_err()
-        .to_string();
+    let error = failed_apply(&namespace, tools);
     drop(lock);
     assert!(error.contains("xtables lock"), "{error}");
 }
