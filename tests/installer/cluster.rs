@@ -1,4 +1,4 @@
-//! A node with an API server behind it: the pod's token is one that server knows, and the DaemonSet is one it holds.
+//! A node and a fake API server that accepts the pod's token and holds the DaemonSet.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ pub const POD: &str = "/api/v1/namespaces/linkerd-cni/pods/linkerd-cni-abcde";
 pub const DAEMONSET: &str = "/apis/apps/v1/namespaces/linkerd-cni/daemonsets/linkerd-cni";
 pub const NODE: &str = "/api/v1/nodes/node1";
 
-/// The two together.
+/// A node and its API server.
 pub struct Cluster {
     pub api: Api,
     pub pki: Pki,
@@ -24,7 +24,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A node with Calico's conflist, whose installer may do everything.
+    /// Returns a node with Calico's conflist and an installer that has every permission.
     pub fn new() -> Self {
         let pki = Pki::new();
         let api = Api::start(&pki);
@@ -50,13 +50,13 @@ impl Cluster {
         cluster
     }
 
-    /// With a variable of the installer set.
+    /// Sets a variable of the installer.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.node = self.node.with(name, value);
         self
     }
 
-    /// The kubelet renews the pod's token.
+    /// Rotates the pod's token as the kubelet does and returns the new one.
     pub fn rotate(&mut self) -> String {
         let bound = Bound {
             kind: "Pod".to_owned(),
@@ -69,17 +69,17 @@ impl Cluster {
         token
     }
 
-    /// The token on the node.
+    /// Returns the token on the node; empty when there is none.
     pub fn token(&self) -> String {
         fs::read_to_string(self.node.net("linkerd-cni.evergreen/token")).unwrap_or_default()
     }
 
-    /// What the token on the node says of itself.
+    /// Returns the claims of the token on the node.
     pub fn claims(&self) -> Claims {
         Claims::read(self.token().as_bytes()).unwrap_or_default()
     }
 
-    /// True when the token on the node is bound to this one.
+    /// Returns whether the token on the node is bound to the Node object.
     pub fn has_node_token(&self) -> bool {
         self.claims()
             .kubernetes
@@ -90,22 +90,24 @@ impl Cluster {
     /// Starts the installer and waits until it is ready.
     pub fn start(&self) -> Installer {
         let mut installer = self.node.start_and_wait_for("10-calico.conflist");
-        installer.until(&self.node, "it serves", || installer_port(self).is_some());
-        installer.until(&self.node, "it is ready", || {
+        installer.until(&self.node, "the installer logs its port", || {
+            installer_port(self).is_some()
+        });
+        installer.until(&self.node, "the installer is ready", || {
             get(self, "/readyz").starts_with("HTTP/1.1 200 ")
         });
         installer
     }
 }
 
-/// The port that the newest installer of the node has said it serves on.
+/// Returns the port that the newest installer has logged.
 fn installer_port(cluster: &Cluster) -> Option<u16> {
     let log = cluster.node.newest_log();
     let line = log.lines().find(|l| l.contains("serving probes"))?;
     line.rsplit(':').next()?.trim().parse().ok()
 }
 
-/// The whole answer of the newest installer, or nothing.
+/// Returns the whole response of the newest installer; empty when it serves nothing.
 pub fn get(cluster: &Cluster, path: &str) -> String {
     let response = installer_port(cluster).and_then(|port| http::get(port, path).ok());
     response.unwrap_or_default()

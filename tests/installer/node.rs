@@ -1,4 +1,4 @@
-//! A node's directories, the image's plugin, the kubelet's volume, and the installer run against them.
+//! A node's directories, the image's plugin and the kubelet's volume, and the installer that works on them.
 
 mod installer;
 mod look;
@@ -23,10 +23,10 @@ pub use self::{
     sample::{CA, CALICO, NETCONF, entry},
 };
 
-/// As long as anything may take before a test gives up: generous, since the machine may be busy.
+/// The time limit of a wait, before the factor; generous, since the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The node.
+/// A node below a temporary directory, which is removed on drop.
 pub struct Node {
     root: PathBuf,
     pub volume: Volume,
@@ -34,7 +34,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Empty directories, a plugin in the image, a token and a CA in the volume.
+    /// Returns a node with empty directories, a plugin in the image, and a token and a CA in the volume.
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -64,15 +64,15 @@ impl Node {
             .with("CNI_NETWORK_CONFIG", NETCONF)
             .with("KUBE_TOKEN_FILE", &token)
             .with("KUBERNETES_SERVICE_HOST", "127.0.0.1")
-            // Nothing listens there, and nobody outside hears of it.
+            // Nothing listens on this port of the loopback interface.
             .with("KUBERNETES_SERVICE_PORT", "9")
             .with("EVERGREEN_WAIT_SECONDS", "0")
             .with("EVERGREEN_ADMIN_PORT", "off")
             .with("EVERGREEN_TOKEN_SOURCE", "copy")
     }
 
-    /// The same node seen from itself: what is written into its files are paths that lead there. The plugin is to be put
-    /// into the image by the test.
+    /// Makes the paths in the node's files valid on this machine. The test must put the plugin
+    /// into the image.
     pub fn at_its_own_paths(self) -> Self {
         fs::remove_file(self.path("image/evergreen-cni")).unwrap();
         let below = |name: &str| self.path(name).to_str().unwrap().to_owned();
@@ -82,35 +82,35 @@ impl Node {
             .with("DEST_CNI_NET_DIR", &net)
     }
 
-    /// With a variable of the installer set.
+    /// Sets a variable of the installer.
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// With a variable not set.
+    /// Unsets a variable of the installer.
     pub fn without(mut self, name: &str) -> Self {
         self.variables.remove(name);
         self
     }
 
-    /// With a file in the net dir.
+    /// Adds a file to the net dir.
     pub fn with_network(self, name: &str, content: impl AsRef<[u8]>) -> Self {
         fs::write(self.net(name), content).unwrap();
         self
     }
 
-    /// Something below the directory all of this is in.
+    /// Returns a path below the node's root.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// A file in the net dir.
+    /// Returns the path of a file in the net dir.
     pub fn net(&self, name: &str) -> PathBuf {
         self.root.join("host/etc/cni/net.d").join(name)
     }
 
-    /// A file in the bin dir.
+    /// Returns the path of a file in the bin dir.
     pub fn bin(&self, name: &str) -> PathBuf {
         self.root.join("host/opt/cni/bin").join(name)
     }
@@ -122,7 +122,7 @@ impl Node {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// The next generation of the volume.
+    /// Rotates the volume to this token and CA bundle.
     pub fn rotate(&mut self, token: &str, ca: &str) {
         let files: [(&str, &[u8]); 3] = [
             ("token", token.as_bytes()),
@@ -132,7 +132,7 @@ impl Node {
         self.volume.write(&files).unwrap();
     }
 
-    /// The installer with its variables and no others.
+    /// Returns the installer's command with its variables and no others.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_evergreen-install"));
         command
@@ -144,12 +144,12 @@ impl Node {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the installer to its end.
     pub fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 
-    /// Runs it to its end, which must be a good one.
+    /// Runs the installer, which must succeed, and returns its log.
     pub fn succeed(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -162,7 +162,7 @@ impl Node {
         log
     }
 
-    /// Runs it to its end, which must be a failure with these words in its message.
+    /// Runs the installer, which must fail with all these words in its log, and returns the log.
     pub fn fail(&self, arguments: &[&str], words: &[&str]) -> String {
         let output = self.run(arguments);
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -192,13 +192,13 @@ impl Node {
         Installer::new(child, log)
     }
 
-    /// What the newest installer that was started here has said.
+    /// Returns the log of the installer that was started last.
     pub fn newest_log(&self) -> String {
         let newest = self.logs().into_iter().max_by_key(|(number, _)| *number);
         newest.map(|(_, log)| log).unwrap_or_default()
     }
 
-    /// True when an installer that was started here has said this.
+    /// Returns whether any installer's log contains these words.
     pub fn logs_contain(&self, words: &str) -> bool {
         self.logs().iter().any(|(_, log)| log.contains(words))
     }
@@ -216,7 +216,7 @@ impl Node {
     /// Starts `run` and waits until our entry is in this file.
     pub fn start_and_wait_for(&self, network: &str) -> Installer {
         let mut installer = self.start();
-        installer.until(self, "our entry is in", || self.has_entry(network));
+        installer.until(self, "the entry is present", || self.has_entry(network));
         installer
     }
 }

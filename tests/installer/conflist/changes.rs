@@ -1,4 +1,4 @@
-//! The installer while things change under it.
+//! A running installer while other programs change the node.
 
 use std::{
     fs::{self, OpenOptions},
@@ -12,7 +12,7 @@ use evergreen_test_support::budget::within;
 
 use crate::node::{CA, CALICO, Node, mode};
 
-/// Under 100 ms in the usual case: the middle one counts, since a test machine may be busy at any one time.
+/// Asserts that the median is under 100 ms; single values may be late on a busy machine.
 fn assert_in_time(mut took: Vec<Duration>) {
     took.sort();
     assert!(
@@ -31,7 +31,7 @@ fn rotated_token_reaches_node_within_100_ms() {
         let wanted = format!("token-{n}");
         node.rotate(&wanted, CA);
         let there = || fs::read_to_string(&token).unwrap() == wanted;
-        took.push(installer.until(&node, "the new token is there", there));
+        took.push(installer.until(&node, "the new token is on the node", there));
         assert_eq!(mode(&token), 0o600);
     }
     assert_in_time(took);
@@ -47,7 +47,7 @@ fn changed_ca_reaches_node_within_100_ms() {
         let bundle = CA.repeat(n);
         node.rotate("token-1", &bundle);
         let there = || fs::read_to_string(&ca).unwrap() == bundle;
-        took.push(installer.until(&node, "the new CA is there", there));
+        took.push(installer.until(&node, "the new CA is on the node", there));
     }
     assert_in_time(took);
 }
@@ -56,11 +56,11 @@ fn changed_ca_reaches_node_within_100_ms() {
 fn rewritten_conflist_gets_entry_within_100_ms() {
     let mut took = Vec::new();
     for _ in 0..5 {
-        // Each by an installer of its own: only the first rewrite within a minute is answered without a delay.
+        // A new installer each time: only the first rewrite within a minute is answered without delay.
         let node = Node::new().with_network("10-calico.conflist", CALICO);
         let mut installer = node.start_and_wait_for("10-calico.conflist");
         fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
-        took.push(installer.until(&node, "our entry is back", || {
+        took.push(installer.until(&node, "the entry is restored", || {
             node.has_entry("10-calico.conflist")
         }));
     }
@@ -77,7 +77,7 @@ fn conflist_moved_into_place_gets_entry() {
     ] {
         fs::write(node.path(from), CALICO).unwrap();
         fs::rename(node.path(from), node.net(to)).unwrap();
-        installer.until(&node, "our entry is in", || node.has_entry(to));
+        installer.until(&node, "the entry is present", || node.has_entry(to));
     }
 }
 
@@ -85,8 +85,10 @@ fn conflist_moved_into_place_gets_entry() {
 fn empty_directory_gets_no_network() {
     let node = Node::new();
     let mut installer = node.start();
-    installer.until(&node, "the plugin is there", || node.bin("linkerd-cni").exists());
-    installer.until(&node, "it says what it waits for", || {
+    installer.until(&node, "the plugin is installed", || {
+        node.bin("linkerd-cni").exists()
+    });
+    installer.until(&node, "the log names what is missing", || {
         node.logs_contain("no network yet")
     });
     let loaded = |name: &str| [".conf", ".conflist", ".json"].iter().any(|e| name.ends_with(e));
@@ -95,7 +97,9 @@ fn empty_directory_gets_no_network() {
         .map(|e| e.unwrap().file_name().into_string().unwrap());
     assert_eq!(names.filter(|n| loaded(n)).count(), 0, "{}", node.show());
     fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
-    installer.until(&node, "our entry is in", || node.has_entry("10-calico.conflist"));
+    installer.until(&node, "the entry is present", || {
+        node.has_entry("10-calico.conflist")
+    });
 }
 
 #[test]
@@ -110,11 +114,11 @@ fn conflist_written_in_steps_is_awaited() {
             .unwrap();
         let (first, second) = CALICO.split_at(40);
         file.write_all(first.as_bytes()).unwrap();
-        // Longer than it waits for quiet, so that it does look at the half.
+        // Longer than the debounce interval, so that the installer reads the half-written file.
         thread::sleep(Duration::from_millis(100));
         file.write_all(second.as_bytes()).unwrap();
         drop(file);
-        installer.until(&node, "our entry is back", || {
+        installer.until(&node, "the entry is restored", || {
             node.has_entry("10-calico.conflist")
         });
     }
@@ -138,25 +142,27 @@ fn deleted_or_changed_files_are_restored() {
     ];
     for file in &files {
         fs::remove_file(file).unwrap();
-        installer.until(&node, "the deleted file is back", || node.snapshot() == right);
+        installer.until(&node, "the deleted file is restored", || node.snapshot() == right);
         fs::write(file, "something else").unwrap();
-        installer.until(&node, "the changed file is right", || node.snapshot() == right);
+        installer.until(&node, "the changed file is restored", || node.snapshot() == right);
         OpenOptions::new().write(true).truncate(true).open(file).unwrap();
-        installer.until(&node, "the truncated file is right", || node.snapshot() == right);
+        installer.until(&node, "the truncated file is restored", || {
+            node.snapshot() == right
+        });
         fs::set_permissions(file, fs::Permissions::from_mode(0o777)).unwrap();
-        installer.until(&node, "the opened file is closed", || node.snapshot() == right);
+        installer.until(&node, "the file mode is restored", || node.snapshot() == right);
     }
     fs::set_permissions(
         node.net("linkerd-cni.evergreen"),
         fs::Permissions::from_mode(0o755),
     )
     .unwrap();
-    installer.until(&node, "the opened directory is closed", || {
+    installer.until(&node, "the directory mode is restored", || {
         node.snapshot() == right
     });
-    // In one step: one by one, its files would come back while others go.
+    // Moved in one step: removed one by one, files would be restored while others disappear.
     fs::rename(node.net("linkerd-cni.evergreen"), node.path("gone")).unwrap();
-    installer.until(&node, "the deleted directory is back", || {
+    installer.until(&node, "the deleted directory is restored", || {
         node.snapshot() == right
     });
 }
@@ -166,11 +172,13 @@ fn empty_token_does_not_replace_old_one() {
     let mut node = Node::new().with_network("10-calico.conflist", CALICO);
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     node.rotate("", CA);
-    installer.until(&node, "it says so", || node.logs_contain("the token is empty"));
+    installer.until(&node, "the log reports it", || {
+        node.logs_contain("the token is empty")
+    });
     let token = node.net("linkerd-cni.evergreen/token");
     assert_eq!(fs::read_to_string(&token).unwrap(), "token-1");
     node.rotate("token-3", CA);
-    installer.until(&node, "the good token is there", || {
+    installer.until(&node, "the valid token is on the node", || {
         fs::read_to_string(&token).unwrap() == "token-3"
     });
 }
@@ -180,16 +188,18 @@ fn late_or_replaced_directory_is_used() {
     let node = Node::new();
     fs::remove_dir_all(node.net("")).unwrap();
     let mut installer = node.start();
-    installer.until(&node, "it says what is missing", || {
+    installer.until(&node, "the log names the missing directory", || {
         node.logs_contain("/etc/cni/net.d")
     });
     fs::create_dir(node.net("")).unwrap();
     fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
-    installer.until(&node, "our entry is in", || node.has_entry("10-calico.conflist"));
+    installer.until(&node, "the entry is present", || {
+        node.has_entry("10-calico.conflist")
+    });
     fs::rename(node.net(""), node.path("gone")).unwrap();
     fs::create_dir(node.net("")).unwrap();
     fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
-    installer.until(&node, "our entry is in again", || {
+    installer.until(&node, "the entry is present again", || {
         node.has_entry("10-calico.conflist")
     });
 }
@@ -202,10 +212,10 @@ fn second_run_writes_nothing() {
     let log = node.succeed(&["once"]);
     assert_eq!(node.stamps(), stamps);
     assert_eq!(log, "", "a turn that changes nothing says nothing");
-    // One that stays adds its record, and writes nothing else, however often it is woken.
+    // A running installer adds its record and writes nothing else, however often it wakes.
     let mut installer = node.start();
     let record = node.net("linkerd-cni.evergreen/owner-1");
-    installer.until(&node, "its record is there", || record.exists());
+    installer.until(&node, "the record exists", || record.exists());
     let files_but_record = |node: &Node| {
         let mut stamps = node.stamps();
         stamps.retain(|path, _| *path != record && path.is_file());

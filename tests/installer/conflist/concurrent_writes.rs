@@ -1,5 +1,5 @@
-//! A neighbour that writes between our look at its network and our change of it: what it wrote is never lost. `strace` holds
-//! the installer where the new file is written and not yet in its place.
+//! A neighbour that writes its conflist between the installer's read and its change: nothing is lost. `strace` delays
+//! the installer when the new file is written but not yet renamed into place.
 
 use std::{
     fs,
@@ -13,10 +13,10 @@ use evergreen_test_support::{budget::within, strace::straced};
 
 use crate::node::{CALICO, Node, PATIENCE};
 
-/// How long it is held: enough to write a file, however busy the machine is.
+/// The delay: long enough to write a file on a busy machine.
 const HELD: Duration = Duration::from_secs(2);
 
-/// An installer that is held before its first file is on disk: it has looked, and has not changed anything.
+/// An installer delayed before its first fsync: it has read everything and changed nothing.
 struct Held(Child);
 
 impl Held {
@@ -32,16 +32,16 @@ impl Held {
         while !held.is_in(libc::SYS_fsync) {
             assert!(
                 start.elapsed() < within(PATIENCE),
-                "it changes nothing\n{}",
+                "the installer reaches no fsync\n{}",
                 node.show()
             );
-            // The kernel tells nobody what another process waits in.
+            // Polled, because the kernel sends no event when another process enters a system call.
             thread::sleep(Duration::from_millis(2));
         }
         held
     }
 
-    /// True while the process that strace follows is in the call of this number.
+    /// Returns whether the traced process is in the system call of this number.
     fn is_in(&self, number: i64) -> bool {
         let strace = self.0.id();
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -59,7 +59,7 @@ impl Held {
     }
 }
 
-/// As a neighbour writes that reads its list, ours included, changes something and puts it back.
+/// Changes the conflist as a neighbour does that keeps the entry it found there.
 fn change(path: &Path) {
     let text = fs::read_to_string(path).unwrap();
     let changed = text.replace("k8s-pod-network", "changed-meanwhile");
@@ -125,8 +125,8 @@ fn new_list_during_restore_replaces_single_file() {
 fn removal_under_constant_writes_keeps_plugin() {
     let node = Node::new();
     let (single, path) = (node.net("10-calico.conf"), node.net("10-calico.conflist"));
-    // A machine so busy that the writer pauses for a second makes the half a whole that no runtime loads: then once more.
-    let told = (0..5).any(|_| {
+    // On a busy machine the writer may pause for a second; the damaged file then counts as settled. Try again.
+    let reported = (0..5).any(|_| {
         let _ = fs::remove_file(&path);
         fs::write(&single, SINGLE).unwrap();
         node.succeed(&["once"]);
@@ -144,17 +144,17 @@ fn removal_under_constant_writes_keeps_plugin() {
         }
         let output = removal.wait_with_output().unwrap();
         let log = String::from_utf8_lossy(&output.stderr);
-        let told =
+        let reported =
             output.status.code() == Some(1) && log.contains("another process keeps rewriting the directory");
         assert!(
-            !told || node.bin("linkerd-cni").exists(),
+            !reported || node.bin("linkerd-cni").exists(),
             "{log}\n{}",
             node.show()
         );
         fs::write(&path, &whole).unwrap();
-        told
+        reported
     });
-    assert!(told, "{}", node.show());
+    assert!(reported, "{}", node.show());
     // Nor does it forget what the list was made from.
     node.succeed(&["uninstall"]);
     assert_eq!(fs::read_to_string(&single).unwrap(), SINGLE);

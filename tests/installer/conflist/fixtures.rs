@@ -1,4 +1,4 @@
-//! Conflists of real neighbours, before and after, as files; and which file is ours to change.
+//! Conflists of real network plugins, before and after, as files; and which file the installer changes.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::node::{CALICO, Node, entry, mode, settle};
 
-/// `NAME` as the neighbour writes it, `NAME.with` as it is with our entry in it (under `after` when the name changes).
+/// Returns a fixture: `NAME` as the neighbour writes it, `NAME.with` with our entry.
 fn fixture(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../tests/fixtures/conflists")
@@ -14,13 +14,13 @@ fn fixture(name: &str) -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Installs over a neighbour's file, compares with the file that is expected, and removes again.
+/// Installs over a neighbour's file, compares with the expected file, and uninstalls.
 fn before_and_after(before: &str, after: &str) {
     let node = Node::new().with_network(before, fixture(before));
     let empty = node.snapshot();
     node.succeed(&["once"]);
     let text = fs::read(node.net(after)).unwrap();
-    // For a change that is wanted: EVERGREEN_WRITE_FIXTURES=1 writes what is, to be read before it is committed.
+    // EVERGREEN_WRITE_FIXTURES=1 updates the expected file. Read the diff before you commit it.
     #[expect(
         clippy::disallowed_methods,
         reason = "an option of the person who runs the test"
@@ -39,21 +39,21 @@ fn before_and_after(before: &str, after: &str) {
     assert_eq!(value["plugins"].as_array().unwrap().last().unwrap(), &entry());
     assert!(
         before == after || !node.net(before).exists(),
-        "both files are there: {before}, {after}"
+        "both files exist: {before}, {after}"
     );
-    // The neighbour writes its file again, and the entry comes back.
+    // The neighbour writes its file again; the entry is restored.
     fs::write(node.net(before), fixture(before)).unwrap();
     node.succeed(&["once"]);
     assert_eq!(
         String::from_utf8_lossy(&fs::read(node.net(after)).unwrap()),
         shown,
-        "{before} healed"
+        "{before} restored"
     );
     node.succeed(&["uninstall"]);
     assert_eq!(
         node.snapshot(),
         empty,
-        "{before} is not byte for byte as it was\n{}",
+        "{before} differs from the original\n{}",
         node.show()
     );
 }
@@ -149,7 +149,7 @@ fn single_file_beside_same_named_list_is_restored() {
         .collect();
     names.retain(|n| n.to_string_lossy().contains("cilium.conf"));
     names.sort();
-    // In the order of the runtime, what was first is first.
+    // The file that was first in the runtime's order stays first.
     assert_eq!(names, ["05-cilium.conf.conflist", "05-cilium.conflist"]);
     assert!(node.has_entry("05-cilium.conf.conflist") && !node.has_entry("05-cilium.conflist"));
     node.succeed(&["uninstall"]);
@@ -162,11 +162,11 @@ fn recreated_single_file_is_merged_again() {
     let new = r#"{"cniVersion":"0.4.0","name":"kubernetes","type":"bridge","mtu":1400}"#;
     let node = Node::new().with_network("10-kuberouter.conf", old);
     let mut installer = node.start_and_wait_for("10-kuberouter.conflist");
-    installer.until(&node, "the single file is gone", || {
+    installer.until(&node, "the single file is removed", || {
         !node.net("10-kuberouter.conf").exists()
     });
     fs::write(node.net("10-kuberouter.conf"), new).unwrap();
-    installer.until(&node, "the new one is in the list", || {
+    installer.until(&node, "the new file is merged into the list", || {
         let text = fs::read_to_string(node.net("10-kuberouter.conflist")).unwrap();
         text.contains("1400") && !node.net("10-kuberouter.conf").exists()
     });
@@ -215,7 +215,7 @@ fn only_the_active_network_gets_entry() {
         CALICO
     );
 
-    // A network that comes before it takes its place; the entry moves.
+    // The entry moves to a network that sorts first.
     fs::write(node.net("05-other.conflist"), CALICO).unwrap();
     node.succeed(&["once"]);
     assert!(node.has_entry("05-other.conflist"));
@@ -257,7 +257,7 @@ fn stale_entry_of_old_release_is_replaced() {
             .unwrap()
             .contains("dead")
     );
-    // A network that held nothing but a dead entry breaks a node: it goes.
+    // A network with nothing but a stale entry breaks a node, so it is removed.
     let alone = r#"{"name":"linkerd-cni","type":"linkerd-cni"}"#;
     let node = Node::new()
         .with_network("01-linkerd-cni.conf", alone)
@@ -276,7 +276,7 @@ fn unrecoverable_list_does_not_block_other_network() {
         .with_network("05-broken.conflist", "{")
         .with_network("10-calico.conflist", CALICO);
     settle(&node.net("05-broken.conflist"));
-    // What it was made from is no file that could be read.
+    // The copy of the original is unreadable.
     let copy = "linkerd-cni.evergreen/05-broken.conflist.from.05-broken.conf";
     fs::create_dir_all(node.net(copy)).unwrap();
     let output = node.run(&["once"]);

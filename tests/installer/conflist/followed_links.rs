@@ -1,4 +1,4 @@
-//! What changes behind a link in whose place a file of ours stands.
+//! Changes behind a symlink that one of our files replaces.
 
 use std::{fs, os::unix::fs::symlink, path::Path, process::Command, thread, time::Duration};
 
@@ -14,7 +14,7 @@ fn changed_target_and_recreated_symlink_are_followed() {
     let (node, file) = linked("/usr/lib/cni/calico");
     let mut installer = node.start_and_wait_for(LINK);
     installer.until(&node, "the link is replaced", || !node.net(LINK).is_symlink());
-    // As a script of the node does at each boot.
+    // As a boot script of the node does.
     fs::remove_file(node.net(LINK)).unwrap();
     symlink("/usr/lib/cni/calico", node.net(LINK)).unwrap();
     let replaced = || !node.net(LINK).is_symlink() && node.has_entry(LINK);
@@ -23,14 +23,14 @@ fn changed_target_and_recreated_symlink_are_followed() {
     fs::write(&file, CALICO.replace("k8s-pod-network", "renamed")).unwrap();
     node.succeed(&["once"]);
     assert!(replaced() && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
-    // What no runtime could load is not taken over.
+    // Content that no runtime can load is not copied.
     fs::write(&file, "{").unwrap();
     node.succeed(&["once"]);
     assert!(replaced() && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
     fs::remove_file(&file).unwrap();
     node.succeed(&["once"]);
     assert!(replaced());
-    // A pipe would be waited for without end.
+    // Opening a named pipe would block forever.
     let made = Command::new("mkfifo").arg(&file).status().unwrap();
     assert!(made.success());
     node.succeed(&["once"]);
@@ -48,7 +48,7 @@ fn changed_target_never_removes_entry() {
     let (node, file) = linked("/usr/lib/cni/calico");
     node.succeed(&["once"]);
     fs::write(&file, CALICO.replace("k8s-pod-network", "renamed")).unwrap();
-    // Each file takes so long to get to the disk that every state between two of them can be seen.
+    // Each fsync is delayed, so that every state between two files is visible.
     let mut held = straced(
         Path::new("/dev/null"),
         &["-e", "trace=fsync", "-e", "inject=fsync:delay_enter=100000"],
@@ -61,6 +61,6 @@ fn changed_target_never_removes_entry() {
         without += u32::from(!node.has_entry(LINK));
         thread::sleep(Duration::from_millis(2));
     }
-    assert_eq!(without, 0, "looks at a network without our entry");
+    assert_eq!(without, 0, "observations without our entry");
     assert!(node.has_entry(LINK) && fs::read_to_string(node.net(LINK)).unwrap().contains("renamed"));
 }

@@ -1,4 +1,4 @@
-//! Networks that are links: as node images make them, whose own files lie in a read-only place. Never written through.
+//! Networks that are symlinks to read-only places, as node images make them. Their targets are never written.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::{
 pub const LINK: &str = "10-calico.conflist";
 const SINGLE: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","type":"calico"}"#;
 
-/// Writes a file of the node's image.
+/// Writes a file of the node's image and returns its path.
 pub fn image_file(node: &Node, path: &str, content: &str) -> PathBuf {
     let file = node.path("host").join(path);
     fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -22,7 +22,7 @@ pub fn image_file(node: &Node, path: &str, content: &str) -> PathBuf {
     file
 }
 
-/// A node whose network is a link to a file of its image, which the installer sees below its mount.
+/// Returns a node whose network is a symlink to a file of its image, and that file's path.
 pub fn linked(target: &str) -> (Node, PathBuf) {
     let node = Node::new();
     let file = image_file(&node, "usr/lib/cni/calico", CALICO);
@@ -59,7 +59,7 @@ fn outside_symlink_is_replaced_and_restored_exactly() {
         assert_eq!(
             node.stamps()[&file],
             stamps[&file],
-            "{target}: the image's file was touched"
+            "{target}: the image's file changed"
         );
         let installed = node.stamps();
         assert_eq!(node.succeed(&["once"]), "", "{target}");
@@ -86,7 +86,7 @@ fn single_plugin_symlink_is_replaced_and_restored_exactly() {
         node.show()
     );
     assert_eq!(node.succeed(&["once"]), "");
-    // The image's file is another one after an update of the node.
+    // A node update changes the image's file.
     fs::write(&file, SINGLE.replace("k8s-pod-network", "renamed")).unwrap();
     node.succeed(&["once"]);
     assert!(fs::read_to_string(node.net(LINK)).unwrap().contains("renamed") && node.has_entry(LINK));
@@ -123,7 +123,7 @@ fn owner_file_in_symlink_place_is_kept() {
     node.succeed(&["uninstall"]);
     assert_eq!(fs::read_to_string(node.net(LINK)).unwrap(), theirs);
     assert!(!node.net("linkerd-cni.evergreen").exists(), "{}", node.show());
-    // The same where our entry is gone already when the removal comes.
+    // The same when our entry is already missing at the removal.
     let (node, _) = linked("/usr/lib/cni/calico");
     let before = node.snapshot();
     node.succeed(&["once"]);
@@ -144,7 +144,7 @@ fn symlink_is_restored_when_entry_moves() {
 #[test]
 fn invisible_target_fails_installation_with_cure() {
     let node = Node::new().with_network("20-other.conflist", CALICO);
-    // The same path in the installer's own root is another file, and none of the node's.
+    // In the installer's own root the same path is a different file.
     let elsewhere = node.path("elsewhere");
     fs::write(&elsewhere, CALICO).unwrap();
     let target = elsewhere.to_str().unwrap().to_owned();
@@ -168,11 +168,11 @@ fn invisible_target_fails_installation_with_cure() {
         fault.starts_with("FAULT network: /etc/cni/net.d/10-calico.conflist"),
         "{findings}"
     );
-    // Another network was named: then it is nobody's business.
+    // Does not matter when another network is selected.
     node.succeed(&["once", "--conflist", "20-other.conflist"]);
     node.fail(&["once", "--conflist", LINK], &words);
     node.fail(&["once", "--conflist", "all"], &words);
-    // Behind the network that the runtime uses, it is nobody's business either.
+    // Does not matter when the runtime uses another network.
     fs::rename(node.net(LINK), node.net("30-calico.conflist")).unwrap();
     node.succeed(&["once"]);
     node.succeed(&["uninstall"]);
@@ -185,12 +185,12 @@ fn invisible_target_is_unready_until_fixed() {
     symlink("/usr/lib/cni/calico", cluster.node.net("05-a.conflist")).unwrap();
     let mut installer = cluster.node.start_and_wait_for(LINK);
     let ready = || get(&cluster, "/readyz");
-    installer.until(&cluster.node, "it says why", || {
+    installer.until(&cluster.node, "/readyz names the symlink", || {
         ready().contains("05-a.conflist: a symlink to /usr/lib/cni/calico")
     });
     assert!(ready().starts_with("HTTP/1.1 503 "), "{}", ready());
     fs::remove_file(cluster.node.net("05-a.conflist")).unwrap();
-    installer.until(&cluster.node, "it is ready", || {
+    installer.until(&cluster.node, "the installer is ready", || {
         ready().starts_with("HTTP/1.1 200 ")
     });
 }
@@ -223,7 +223,7 @@ fn dangling_symlink_is_reported_and_skipped() {
         node.succeed(&["uninstall"]);
         assert!(is_link_to(&node.net(LINK), target));
     }
-    // Seen from the node itself, nothing is hidden.
+    // On the node itself every target is visible.
     let node = Node::new()
         .at_its_own_paths()
         .with_network("20-other.conflist", CALICO);

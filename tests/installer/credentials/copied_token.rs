@@ -1,4 +1,4 @@
-//! What a black-box tester did to a running installer and found wrong.
+//! A copied token that must be followed although nothing else changes.
 
 use std::{fs, thread, time::Duration};
 
@@ -6,7 +6,7 @@ use evergreen_test_support::budget::within;
 
 use crate::node::{CA, CALICO, Node};
 
-/// Two tokens of an issuer that names no pod in them (`sub`, `exp` in 2100, `jti`).
+/// Two tokens of an issuer that does not name the pod (claims `sub`, `exp` in 2100, `jti`).
 const TOKENS: [&str; 2] = [
     "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6bGlua2VyZC1jbmk6bGlua2VyZC1jbmkiLCJleHAiOjQxMDI0NDQ4MDAsImp0aSI6IjEifQ.c2ln",
     "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6bGlua2VyZC1jbmk6bGlua2VyZC1jbmkiLCJleHAiOjQxMDI0NDQ4MDAsImp0aSI6IjIifQ.c2ln",
@@ -14,7 +14,7 @@ const TOKENS: [&str; 2] = [
 
 #[test]
 fn copied_token_is_followed_while_minting_fails() {
-    // Nobody answers on port 1: the request for a token of the plugin's own takes its whole five seconds.
+    // Nothing listens on port 1: the TokenRequest uses its whole five seconds.
     let mut node = Node::new()
         .with_network("10-calico.conflist", CALICO)
         .with("EVERGREEN_TOKEN_SOURCE", "auto")
@@ -24,11 +24,11 @@ fn copied_token_is_followed_while_minting_fails() {
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     let token = node.net("linkerd-cni.evergreen/token");
     for n in [1, 0, 1] {
-        // Turns in between, as other events make them, must not take the copy for a token of the plugin's own.
+        // Reconcile passes for other events must not mistake the copy for a minted token.
         fs::write(node.net("unrelated"), "x").unwrap();
         thread::sleep(Duration::from_millis(200));
         node.rotate(TOKENS[n], CA);
-        let took = installer.until(&node, "the new token is there", || {
+        let took = installer.until(&node, "the new token is on the node", || {
             fs::read_to_string(&token).unwrap() == TOKENS[n]
         });
         assert!(
@@ -45,7 +45,7 @@ fn repeated_rewrites_meet_growing_delays() {
     let mut installer = node.start_and_wait_for("10-calico.conflist");
     for (n, delay) in [0, 1, 2, 4].into_iter().enumerate() {
         fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
-        let took = installer.until(&node, "our entry is back", || {
+        let took = installer.until(&node, "the entry is restored", || {
             node.has_entry("10-calico.conflist")
         });
         let most = Duration::from_secs(delay) + within(Duration::from_millis(500));

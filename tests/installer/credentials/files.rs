@@ -147,9 +147,9 @@ fn second_ca_bundle_is_joined_and_followed() {
     assert_eq!(count(), 2, "{}", on_node());
     fs::write(&extra, format!("{}{}", pki.second.pem(), pki.ca.pem())).unwrap();
     fs::write(&extra, Pki::new().second.pem()).unwrap();
-    installer.until(&node, "the removal is said", || {
+    installer.until(&node, "the removal is logged", || {
         node.logs_contain("action=removed subject=evergreen-test-ca-2")
     });
-    // It may have looked while the file was empty for a moment.
-    installer.until(&node, "both are there", || count() == 2);
+    // The installer may have read the file while it was empty.
+    installer.until(&node, "both certificates are on the node", || count() == 2);
 }

@@ -1,4 +1,4 @@
-//! A credential of the plugin's own: minted, renewed, fallen back from, and always said which.
+//! A token minted for the plugin: issued, renewed, replaced by a fallback, and always reported.
 
 use std::{fs, time::Duration};
 
@@ -14,11 +14,11 @@ use crate::{
 fn minted_token_is_bound_to_node() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
-    installer.until(&cluster.node, "a token bound to the node is there", || {
+    installer.until(&cluster.node, "a node-bound token is on the node", || {
         cluster.has_node_token()
     });
     let kind = "evergreen_install_credential{kind=\"node-bound\"} 1";
-    installer.until(&cluster.node, "the metrics say so", || {
+    installer.until(&cluster.node, "the metrics report it", || {
         get(&cluster, "/metrics").contains(kind)
     });
     assert_eq!(mode(&cluster.node.net("linkerd-cni.evergreen/token")), 0o600);
@@ -26,18 +26,18 @@ fn minted_token_is_bound_to_node() {
         serde_json::from_slice(&fs::read(cluster.node.net("linkerd-cni.evergreen/credential")).unwrap())
             .unwrap();
     assert_eq!(record["kind"], "node-bound");
-    // The pod is deleted, and its token with it; the one on the node still works.
+    // Deleting the pod revokes its token; the one on the node still works.
     cluster.api.remove(POD);
     cluster.api.clear_requests();
     let before = cluster.token();
     installer.signal("-KILL");
     installer.ended();
-    let user = ask_as_the_plugin(&cluster);
+    let user = get_pod_as_plugin(&cluster);
     assert_eq!(user, "system:serviceaccount:linkerd-cni:linkerd-cni");
     assert_eq!(cluster.token(), before);
 }
 
-fn ask_as_the_plugin(cluster: &Cluster) -> String {
+fn get_pod_as_plugin(cluster: &Cluster) -> String {
     use evergreen_kube::{
         Client, Kubeconfig, Request, Source,
         deadline::Deadline,
@@ -68,7 +68,7 @@ fn ask_as_the_plugin(cluster: &Cluster) -> String {
 fn restart_keeps_valid_minted_token() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
-    installer.until(&cluster.node, "a token bound to the node is there", || {
+    installer.until(&cluster.node, "a node-bound token is on the node", || {
         cluster.has_node_token()
     });
     installer.signal("-KILL");
@@ -76,14 +76,16 @@ fn restart_keeps_valid_minted_token() {
     let token = cluster.token();
     let mut installer = cluster.start();
     assert_eq!(cluster.token(), token, "{}", installer.log());
-    // Another account is another token.
+    // Another account needs another token.
     installer.signal("-KILL");
     installer.ended();
     let cluster = cluster.with("EVERGREEN_SERVICE_ACCOUNT", "plugin");
     let mut installer = cluster.node.start();
-    installer.until(&cluster.node, "a token of the other account is there", || {
-        cluster.claims().sub == "system:serviceaccount:linkerd-cni:plugin"
-    });
+    installer.until(
+        &cluster.node,
+        "a token of the other account is on the node",
+        || cluster.claims().sub == "system:serviceaccount:linkerd-cni:plugin",
+    );
 }
 
 #[test]
@@ -93,7 +95,9 @@ fn refused_minting_falls_back_to_copied_token() {
     let mut installer = cluster.start();
     for _ in 0..3 {
         let token = cluster.rotate();
-        installer.until(&cluster.node, "the copy is there", || cluster.token() == token);
+        installer.until(&cluster.node, "the copied token is on the node", || {
+            cluster.token() == token
+        });
     }
     assert!(
         installer
@@ -123,7 +127,7 @@ fn no_node_binding_falls_back_to_unbound_token() {
     });
     let mut installer = cluster.start();
     let kind = || get(&cluster, "/metrics").contains("evergreen_install_credential{kind=\"unbound\"} 1");
-    installer.until(&cluster.node, "an unbound token is there", kind);
+    installer.until(&cluster.node, "an unbound token is on the node", kind);
     let claims = cluster.claims();
     assert_eq!(claims.exp.unwrap() - claims.iat.unwrap(), 3600);
 }
@@ -132,24 +136,28 @@ fn no_node_binding_falls_back_to_unbound_token() {
 fn rejected_token_is_replaced() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
-    installer.until(&cluster.node, "a token bound to the node is there", || {
+    installer.until(&cluster.node, "a node-bound token is on the node", || {
         cluster.has_node_token()
     });
     let old = cluster.token();
     installer.signal("-KILL");
     installer.ended();
-    // The node is made anew under its old name: tokens of the old one are refused.
+    // The Node object is recreated under its old name: tokens bound to the old one are rejected.
     cluster.api.remove(NODE);
     cluster.api.put_node("node1", "node-2");
     let mut installer = cluster.node.start();
-    let anew = || {
+    let bound_to_new_node = || {
         cluster
             .claims()
             .kubernetes
             .node
             .is_some_and(|n| n.uid == "node-2")
     };
-    installer.until(&cluster.node, "a token of the new node is there", anew);
+    installer.until(
+        &cluster.node,
+        "a token bound to the new Node is on the node",
+        bound_to_new_node,
+    );
     assert_ne!(cluster.token(), old);
 }
 
@@ -157,12 +165,12 @@ fn rejected_token_is_replaced() {
 fn rotated_pod_token_triggers_new_minted_token() {
     let mut cluster = Cluster::new();
     let mut installer = cluster.start();
-    installer.until(&cluster.node, "a token bound to the node is there", || {
+    installer.until(&cluster.node, "a node-bound token is on the node", || {
         cluster.has_node_token()
     });
     let old = cluster.token();
     cluster.rotate();
-    installer.until(&cluster.node, "a new one is there", || {
+    installer.until(&cluster.node, "a new token is on the node", || {
         cluster.token() != old && cluster.has_node_token()
     });
 }
@@ -171,7 +179,7 @@ fn rotated_pod_token_triggers_new_minted_token() {
 fn rejected_token_never_replaces_accepted_one() {
     let mut cluster = Cluster::new();
     let mut installer = cluster.start();
-    installer.until(&cluster.node, "a token bound to the node is there", || {
+    installer.until(&cluster.node, "a node-bound token is on the node", || {
         cluster.has_node_token()
     });
     let old = cluster.token();
@@ -219,7 +227,7 @@ fn once_follows_kubelet_volume_when_found() {
         assert!(!cluster.node.net("linkerd-cni.evergreen").join(file).exists());
     }
     assert!(cluster.node.has_entry("10-calico.conflist"));
-    // Where the kubelet's directory can be seen and the volume is not in it, the path cannot be right.
+    // The kubelet's directory is visible and does not contain the volume, so the path must be wrong.
     fs::create_dir_all(cluster.node.path("host/var/lib/kubelet")).unwrap();
     let log = cluster.node.succeed(&["once"]);
     assert!(
@@ -245,11 +253,13 @@ fn once_follows_kubelet_volume_when_found() {
 fn secrets_are_never_logged_or_served() {
     let mut cluster = Cluster::new();
     let mut installer = cluster.start();
-    installer.until(&cluster.node, "a token bound to the node is there", || {
+    installer.until(&cluster.node, "a node-bound token is on the node", || {
         cluster.has_node_token()
     });
     let (minted, pods) = (cluster.token(), cluster.rotate());
-    installer.until(&cluster.node, "a new one is there", || cluster.token() != minted);
+    installer.until(&cluster.node, "a new token is on the node", || {
+        cluster.token() != minted
+    });
     let said = format!("{}{}", get(&cluster, "/metrics"), get(&cluster, "/readyz"));
     let (_, log) = installer.end();
     for secret in [&minted, &pods] {

@@ -1,4 +1,4 @@
-//! `evergreen-install check`: what is wrong on a node, in words, without changing anything.
+//! `evergreen-install check`: reports what is wrong on a node and changes nothing.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use crate::{cluster::Cluster, node::CALICO};
 fn checked(cluster: &Cluster) -> (bool, String) {
     let before = cluster.node.stamps();
     let output = cluster.node.run(&["check"]);
-    assert_eq!(cluster.node.stamps(), before, "it changes nothing");
+    assert_eq!(cluster.node.stamps(), before, "check changes nothing");
     (output.status.success(), String::from_utf8(output.stdout).unwrap())
 }
 
@@ -15,7 +15,9 @@ fn checked(cluster: &Cluster) -> (bool, String) {
 fn healthy_node_has_no_fault() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
-    installer.until(&cluster.node, "its token is there", || cluster.has_node_token());
+    installer.until(&cluster.node, "the token is on the node", || {
+        cluster.has_node_token()
+    });
     drop(installer);
     let (good, said) = checked(&cluster);
     assert!(good && !said.contains("FAULT"), "{said}");
@@ -29,7 +31,7 @@ fn healthy_node_has_no_fault() {
     ] {
         assert!(said.contains(line), "no {line} in\n{said}");
     }
-    // The stand-in allows everything: that is said, and is no fault.
+    // The fake API server grants everything, which is reported but no fault.
     assert!(said.contains("permissions: not needed: list secrets"), "{said}");
 }
 

@@ -1,4 +1,4 @@
-//! What the command line says of itself.
+//! `--help` and the command line.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What the installer costs: at rest, in a burst of events, and beside a neighbour that undoes whatever it writes.
+//! The installer's cost: idle, in a burst of events, and beside a neighbour that undoes its changes.
 
 use std::{
     fs, thread,
@@ -12,7 +12,7 @@ use crate::{
     node::{CALICO, Node},
 };
 
-/// A number from a line such as `VmRSS:     1234 kB`.
+/// Parses the number in a line such as `VmRSS:     1234 kB`.
 fn number(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|l| l.strip_prefix(name));
     let line = line.unwrap_or_else(|| panic!("no {name} in\n{text}"));
@@ -24,7 +24,7 @@ fn number(text: &str, name: &str) -> u64 {
         .unwrap()
 }
 
-/// How often the installer's threads have been woken so far.
+/// Returns how often the installer's threads have woken up so far.
 fn wake_ups(pid: i32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let text = |task: fs::DirEntry| fs::read_to_string(task.path().join("status")).unwrap();
@@ -45,9 +45,11 @@ fn idle_installer_wakes_rarely_and_stays_small() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
     let pid = installer.pid();
-    installer.until(&cluster.node, "its token is there", || cluster.has_node_token());
-    // What the start has set off is over when a second passes without a wake-up.
-    installer.until(&cluster.node, "it rests", || {
+    installer.until(&cluster.node, "the token is on the node", || {
+        cluster.has_node_token()
+    });
+    // Start-up work is over when a second passes without a wake-up.
+    installer.until(&cluster.node, "the installer is idle", || {
         let before = wake_ups(pid);
         thread::sleep(Duration::from_secs(1));
         wake_ups(pid) == before
@@ -57,7 +59,7 @@ fn idle_installer_wakes_rarely_and_stays_small() {
     let woken = wake_ups(pid) - before;
     assert!(woken < 10, "{woken} wake-ups in ten seconds\n{}", installer.log());
     let resident = resident_kib(installer.pid());
-    // A debug build's own pages are several times those of what is shipped; `scripts/bench` measures that one.
+    // A debug build has several times the pages of a release build, which `scripts/bench` measures.
     let limit = if cfg!(debug_assertions) { 16 } else { 6 };
     assert!(resident < limit << 10, "{resident} KiB resident");
 }
@@ -66,13 +68,13 @@ fn idle_installer_wakes_rarely_and_stays_small() {
 fn ten_thousand_events_cause_few_passes() {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
-    let turns = || {
+    let passes = || {
         number(
             &get(&cluster, "/metrics").replace(' ', ": "),
             "evergreen_install_turns_total",
         )
     };
-    let (turns_before, resident_before) = (turns(), resident_kib(installer.pid()));
+    let (passes_before, resident_before) = (passes(), resident_kib(installer.pid()));
     let start = Instant::now();
     for i in 0..5_000 {
         let file = cluster.node.net(&format!("noise-{}", i % 7));
@@ -80,41 +82,43 @@ fn ten_thousand_events_cause_few_passes() {
         fs::remove_file(&file).unwrap();
     }
     fs::write(cluster.node.net("10-calico.conflist"), CALICO).unwrap();
-    installer.until(&cluster.node, "our entry is back", || {
+    installer.until(&cluster.node, "the entry is restored", || {
         cluster.node.has_entry("10-calico.conflist")
     });
     let most = 10 + start.elapsed().as_millis() / 40;
-    let made = turns() - turns_before;
-    assert!(u128::from(made) <= most, "{made} turns in {:?}", start.elapsed());
+    let made = passes() - passes_before;
+    assert!(u128::from(made) <= most, "{made} passes in {:?}", start.elapsed());
     let grown = resident_kib(installer.pid()).saturating_sub(resident_before);
     assert!(grown < 1024, "grown by {grown} KiB");
 }
 
-/// Ten seconds of a neighbour that does not want us in its network.
+/// The outcome of ten seconds beside a neighbour that removes our entry.
 struct Fight {
-    /// How often our entry was found in it, the one of the start included.
+    /// How often our entry was found, including the first time.
     undone: usize,
-    /// From its end until our entry is in.
+    /// The time from the neighbour's last write until our entry is present.
     took: Duration,
     log: String,
 }
 
-/// It looks this often, and writes its network when our entry is in it, or each time.
-fn fight(looks_every: Duration, writes_each_time: bool) -> Fight {
+/// Rewrites the network for ten seconds: at every interval, or only when our entry is present.
+fn fight(interval: Duration, always: bool) -> Fight {
     let node = Node::new().with_network("05-other.conflist", CALICO);
     let mut installer = node.start_and_wait_for("05-other.conflist");
     let (path, mine) = (node.net("05-other.conflist"), node.net("05-other.conflist.mine"));
     let (start, mut undone) = (Instant::now(), 0);
     while start.elapsed() < Duration::from_secs(10) {
-        let ours_in = fs::read_to_string(&path).unwrap().contains("linkerd-cni");
-        undone += usize::from(ours_in);
-        if ours_in || writes_each_time {
+        let present = fs::read_to_string(&path).unwrap().contains("linkerd-cni");
+        undone += usize::from(present);
+        if present || always {
             fs::write(&mine, CALICO).unwrap();
             fs::rename(&mine, &path).unwrap();
         }
-        thread::sleep(looks_every);
+        thread::sleep(interval);
     }
-    let took = installer.until(&node, "our entry is in", || node.has_entry("05-other.conflist"));
+    let took = installer.until(&node, "the entry is present", || {
+        node.has_entry("05-other.conflist")
+    });
     Fight {
         undone,
         took,
@@ -122,7 +126,7 @@ fn fight(looks_every: Duration, writes_each_time: bool) -> Fight {
     }
 }
 
-/// Half a second for a busy machine, beside what is promised.
+/// Tolerance for a busy machine.
 const BUSY: Duration = Duration::from_millis(500);
 
 #[test]
@@ -135,7 +139,7 @@ fn neighbour_undoing_every_write_meets_exponential_backoff() {
     );
     assert!(took < Duration::from_secs(8) + within(BUSY), "{took:?}\n{log}");
     let hints = log.matches("cni.exclusive=false").count();
-    assert_eq!(hints, 1, "the likely cause is said once\n{log}");
+    assert_eq!(hints, 1, "the likely cause is logged once\n{log}");
 }
 
 #[test]

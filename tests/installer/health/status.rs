@@ -15,22 +15,22 @@ fn ready_requires_entry_and_accepted_credential() {
     fs::remove_file(cluster.node.net("10-calico.conflist")).unwrap();
     let mut installer = cluster.node.start();
     let ready = || get(&cluster, "/readyz");
-    installer.until(&cluster.node, "it says what is missing", || {
+    installer.until(&cluster.node, "/readyz names what is missing", || {
         ready().contains("no network yet")
     });
     assert!(ready().starts_with("HTTP/1.1 503 "), "{}", ready());
     assert!(get(&cluster, "/livez").starts_with("HTTP/1.1 200 "));
     fs::write(cluster.node.net("10-calico.conflist"), CALICO).unwrap();
-    installer.until(&cluster.node, "it is ready", || {
+    installer.until(&cluster.node, "the installer is ready", || {
         ready().starts_with("HTTP/1.1 200 ")
     });
-    // A neighbour's file before ours that no runtime can load: the node is in trouble, and ready would be a lie.
+    // An unloadable file sorts before ours: the runtime cannot start pods, so the node is not ready.
     fs::write(cluster.node.net("00-bad.conflist"), "{").unwrap();
-    installer.until(&cluster.node, "it is not ready", || {
+    installer.until(&cluster.node, "the installer is not ready", || {
         ready().contains("00-bad.conflist")
     });
     fs::remove_file(cluster.node.net("00-bad.conflist")).unwrap();
-    installer.until(&cluster.node, "it is ready again", || {
+    installer.until(&cluster.node, "the installer is ready again", || {
         ready().starts_with("HTTP/1.1 200 ")
     });
 }
@@ -42,13 +42,13 @@ fn rejected_credential_is_unready_with_reason() {
     cluster.api.set_answer("POST", path, Answer::unauthorized());
     let mut installer = cluster.node.start_and_wait_for("10-calico.conflist");
     let ready = || get(&cluster, "/readyz");
-    installer.until(&cluster.node, "it says so", || {
+    installer.until(&cluster.node, "/readyz reports it", || {
         ready().contains("the node's credential")
     });
     assert!(ready().starts_with("HTTP/1.1 503 "), "{}", ready());
     assert!(get(&cluster, "/metrics").contains("evergreen_install_credential_accepted 0"));
     cluster.api.clear_answers();
-    installer.until(&cluster.node, "it is ready", || {
+    installer.until(&cluster.node, "the installer is ready", || {
         ready().starts_with("HTTP/1.1 200 ")
     });
 }
@@ -73,7 +73,7 @@ fn metrics_report_conflist_credential_and_repairs() {
     ] {
         assert!(metrics.contains(line), "no {line} in\n{metrics}");
     }
-    // As Prometheus reads it: each family is announced, each sample is a name and a number.
+    // Prometheus format: each family has a TYPE line, each sample a name and a number.
     for line in metrics
         .split("\r\n\r\n")
         .nth(1)

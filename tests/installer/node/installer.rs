@@ -1,4 +1,4 @@
-//! An installer that runs: watched until something is so, sent signals, waited for.
+//! A running installer: wait for a condition, send signals, wait for its exit.
 
 use std::{
     fs::File,
@@ -13,53 +13,53 @@ use evergreen_test_support::budget::within;
 
 use super::{Node, PATIENCE};
 
-/// An installer that runs.
+/// A running installer, killed on drop.
 pub struct Installer {
     child: Child,
     log: PathBuf,
 }
 
 impl Installer {
-    /// The process, and where it logs.
+    /// Wraps the process and the path of its log.
     pub(super) fn new(child: Child, log: PathBuf) -> Self {
         Self { child, log }
     }
 
-    /// Its process id.
+    /// Returns the process ID.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap()
     }
 
-    /// What it has said so far.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         let mut text = String::new();
         File::open(&self.log).unwrap().read_to_string(&mut text).unwrap();
         text
     }
 
-    /// Waits until something is so, and says how long that took.
-    pub fn until(&mut self, node: &Node, what: &str, so: impl Fn() -> bool) -> Duration {
+    /// Waits until `condition` holds and returns how long that took.
+    pub fn until(&mut self, node: &Node, what: &str, condition: impl Fn() -> bool) -> Duration {
         let start = Instant::now();
-        while !so() {
+        while !condition() {
             let ended = self.child.try_wait().unwrap();
             assert!(
                 ended.is_none(),
-                "waiting until {what}: it ended with {ended:?}\n{}",
+                "waiting until {what}: the installer exited with {ended:?}\n{}",
                 self.log()
             );
             assert!(
                 start.elapsed() < within(PATIENCE),
-                "not so: {what}\n{}\n{}",
+                "timed out waiting until {what}\n{}\n{}",
                 self.log(),
                 node.show()
             );
-            // Polling, since the thing under test is what reports events.
+            // Polled, because the event source is what is under test.
             thread::sleep(Duration::from_millis(2));
         }
         start.elapsed()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     pub fn signal(&self, signal: &str) {
         let status = Command::new("kill")
             .args([signal, &self.pid().to_string()])
@@ -68,13 +68,13 @@ impl Installer {
         assert!(status.success());
     }
 
-    /// Asks it to end and waits for that.
+    /// Sends SIGTERM and waits for the exit.
     pub fn end(mut self) -> (ExitStatus, String) {
         self.signal("-TERM");
         self.ended()
     }
 
-    /// Waits for its end.
+    /// Waits for the exit and returns the status and the log.
     pub fn ended(&mut self) -> (ExitStatus, String) {
         let start = Instant::now();
         loop {
@@ -83,7 +83,7 @@ impl Installer {
             }
             assert!(
                 start.elapsed() < within(PATIENCE),
-                "it does not end\n{}",
+                "the installer does not exit\n{}",
                 self.log()
             );
             thread::sleep(Duration::from_millis(2));

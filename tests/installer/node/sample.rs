@@ -1,11 +1,11 @@
-//! What tests put on a node: a neighbour's network, a certificate, the chart's netconf, a plugin.
+//! Sample files of a node: a neighbour's network, a certificate, the chart's netconf, a plugin.
 
 use serde_json::{Value, json};
 
-/// As Calico writes it, shortened.
+/// Calico's conflist, shortened.
 pub const CALICO: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{"type":"calico"},{"type":"portmap","capabilities":{"portMappings":true}}]}"#;
 
-/// A bundle with one certificate, of which nobody has the key.
+/// A CA bundle with one certificate, whose private key was discarded.
 pub const CA: &str = include_str!("../../fixtures/ca.crt");
 
 /// The netconf as Linkerd's chart renders it.
@@ -28,11 +28,11 @@ pub const NETCONF: &str = r#"{
   }
 }"#;
 
-/// A plugin that answers VERSION and nothing else: what the installer needs of one.
+/// A plugin that only answers VERSION, which is all the installer runs.
 pub const PLUGIN: &str =
     "#!/bin/sh\necho '{\"cniVersion\":\"1.0.0\",\"supportedVersions\":[\"0.3.1\",\"1.0.0\"]}'\n";
 
-/// The entry that is wanted.
+/// Returns the entry that the installer inserts.
 pub fn entry() -> Value {
     let mut entry: Value = serde_json::from_str(NETCONF).unwrap();
     entry["kubernetes"]["kubeconfig"] = json!("/etc/cni/net.d/ZZZ-linkerd-cni-kubeconfig");

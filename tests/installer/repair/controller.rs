@@ -68,9 +68,9 @@ impl Controller {
     }
 
     /// Waits until a condition holds.
-    pub fn until(&self, what: &str, so: impl Fn() -> bool) {
+    pub fn until(&self, what: &str, condition: impl Fn() -> bool) {
         let start = Instant::now();
-        while !so() {
+        while !condition() {
             assert!(
                 start.elapsed() < within(PATIENCE),
                 "not yet: {what}\n{}",
@@ -92,7 +92,7 @@ impl Controller {
             }
             assert!(
                 start.elapsed() < within(PATIENCE),
-                "it does not end\n{}",
+                "the controller does not exit\n{}",
                 self.log()
             );
             thread::sleep(Duration::from_millis(5));
@@ -150,11 +150,11 @@ fn only_the_unmeshed_pod_is_deleted() {
             .object(&format!("/api/v1/namespaces/shop/pods/{name}"))
             .is_some()
     };
-    controller.until("the stuck pod is gone", || !there("stuck"));
-    controller.until("it is ready", || {
+    controller.until("the stuck pod is deleted", || !there("stuck"));
+    controller.until("the controller is ready", || {
         controller.get("/ready").starts_with("HTTP/1.1 200 ")
     });
-    controller.until("it has counted", || {
+    controller.until("the metrics count both pods", || {
         let metrics = controller.get("/metrics");
         metrics.contains("deleted_total 1") && metrics.contains("failed_total 1")
     });
@@ -193,7 +193,7 @@ fn node_full_of_large_pods_is_listed() {
         cluster.api.put_pod("shop", &format!("web-{n:03}"), pod);
     }
     let controller = Controller::start(&cluster);
-    controller.until("the stuck pod is gone", || {
+    controller.until("the stuck pod is deleted", || {
         cluster
             .api
             .object("/api/v1/namespaces/shop/pods/web-249")
@@ -223,7 +223,7 @@ fn linkerd_chart_events_use_events_k8s_io() {
             .api
             .objects_under("/apis/events.k8s.io/v1/namespaces/shop/events")
     };
-    controller.until("there is an Event", || !events().is_empty());
+    controller.until("an Event exists", || !events().is_empty());
     let event = events().remove(0);
     assert_eq!(event["regarding"]["uid"], "uid-stuck");
     // What a real API server accepts: a time with microseconds, and a name prefix that does not end in a dot.
@@ -243,7 +243,7 @@ fn running_pod_with_recreated_sandbox_is_deleted() {
         json!([{"name": "app", "state": {"terminated": {"exitCode": 255, "reason": "Unknown"}}}]);
     cluster.api.put_pod("shop", "rebooted", pod);
     let controller = Controller::start(&cluster);
-    controller.until("it is gone", || {
+    controller.until("the pod is deleted", || {
         let path = "/api/v1/namespaces/shop/pods/rebooted";
         cluster.api.object(path).is_none()
     });

@@ -19,7 +19,7 @@ use crate::{
 const PLUGIN: &str = "#!/bin/sh\ncat >/dev/null\n\
     [ \"$CNI_COMMAND\" = ADD ] && echo '{\"cniVersion\":\"0.3.1\",\"interfaces\":[],\"ips\":[]}'\nexit 0\n";
 
-/// A node with records, and the API server that knows its pods.
+/// A node with libcni's records, and the API server that holds its pods.
 struct World(Cluster);
 
 impl World {
@@ -107,7 +107,7 @@ fn only_the_unmeshed_unvalidated_pod_is_evicted() {
     world.attach("without", "/ns/1", CALICO);
     world.pod("alone", |p| p["metadata"]["ownerReferences"] = json!([]));
     world.attach("alone", "/ns/2", CALICO);
-    // Its work would be lost.
+    // Evicting a Job's pod would lose its work.
     world.pod("job", |p| {
         p["metadata"]["ownerReferences"][0]["kind"] = json!("Job")
     });
@@ -148,7 +148,7 @@ fn only_the_unmeshed_unvalidated_pod_is_evicted() {
             .iter()
             .all(|pod| !world.events_of(pod).is_empty())
     });
-    controller.until("all are counted", || {
+    controller.until("the metrics count all pods", || {
         let metrics = controller.get("/metrics");
         metrics.contains("deleted_total 1") && metrics.contains("without_rules 3")
     });
@@ -170,7 +170,7 @@ fn only_the_unmeshed_unvalidated_pod_is_evicted() {
         controller.log()
     );
     // The next reconcile pass.
-    controller.until("two are left", || {
+    controller.until("two pods are left", || {
         controller.get("/metrics").contains("without_rules 2")
     });
     for pod in ["alone", "job"] {
@@ -192,7 +192,7 @@ fn pod_disruption_budget_is_obeyed() {
     let path = "/api/v1/namespaces/shop/pods/without/eviction";
     world.0.api.set_answer("POST", path, refusal);
     let controller = Controller::start(&world.0);
-    controller.until("it has been tried", || {
+    controller.until("the eviction has been tried", || {
         controller
             .log()
             .contains(r#"msg="eviction refused" pod=shop/without"#)
@@ -250,7 +250,7 @@ fn inserting_entry_warns_about_older_pods() {
     assert!(said(&node), "a first installation");
     assert!(!said(&node), "nothing to do");
     fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
-    assert!(said(&node), "a neighbour has written its list without us");
+    assert!(said(&node), "a neighbour has written its list without our entry");
     let node = node.with("CNI_NETWORK_CONFIG", &NETCONF.replace("2102", "2103"));
     assert!(!said(&node), "our entry was in, only older");
 }
@@ -289,13 +289,13 @@ fn unmeshed_new_sandbox_with_failed_validator_is_deleted() {
         });
     };
     let controller = Controller::start(&world.0);
-    // The first list is of all pods; this one comes after it.
+    // The first list covers all pods; this one follows.
     world.0.api.wait_for(Duration::from_secs(10), |seen| {
         seen.iter().any(|s| s.path == "/api/v1/pods")
     });
     rebooted(json!({"running": {}}));
     world.attach("rebooted", "/ns/1", CALICO);
-    controller.until("all pods are listed because of it", || world.lists_of_all() >= 2);
+    controller.until("all pods are listed again", || world.lists_of_all() >= 2);
     rebooted(json!({"terminated": {"exitCode": 95}}));
-    controller.until("it is gone", || !world.has("rebooted"));
+    controller.until("the pod is deleted", || !world.has("rebooted"));
 }

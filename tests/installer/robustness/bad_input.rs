@@ -1,5 +1,5 @@
-//! Whatever the installer is given: our own configuration fails before the node is touched, a neighbour's trouble never
-//! stops the rest.
+//! Bad input: wrong settings fail before the node is changed, and a neighbour's broken file never
+//! blocks the rest.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
@@ -74,7 +74,7 @@ fn template_variable_overrides_template_file() {
 fn once_on_empty_directory_reports_missing_network() {
     let node = Node::new();
     node.fail(&["once"], &["/etc/cni/net.d", "no network yet"]);
-    // The rest is there already: the next try has less to do.
+    // Everything but the entry is installed, so the next attempt has less to do.
     assert!(node.bin("linkerd-cni").exists());
     let waits = Node::new().with("EVERGREEN_WAIT_SECONDS", "20");
     let mut child = waits.command(&["once"]).spawn().unwrap();

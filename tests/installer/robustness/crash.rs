@@ -1,8 +1,8 @@
-//! The installer killed at every system call that changes the node: whatever is left, real libcni starts and stops a pod on
-//! it, and one fresh run makes it right.
+//! The installer killed at every system call that changes the node: afterwards libcni still starts and stops a pod,
+//! and one more run repairs everything.
 //!
-//! `strace` lists the calls of an undisturbed run and then kills a run at the entry of each of them, so that every state
-//! between two calls is seen. `cnitool` is libcni's own tool.
+//! `strace` lists the calls of an undisturbed run, then kills one run at the entry of each call, so that every state
+//! between two calls is tested. `cnitool` is libcni's own tool.
 
 mod scenarios;
 
@@ -65,7 +65,7 @@ fn kill_at_any_call_keeps_network_working() {
                 loop {
                     let next = points.lock().unwrap().pop();
                     let Some((i, (call, count))) = next else { break };
-                    kill_and_look(&cnitool, &SCENARIOS[i], &call, count, &right[i]);
+                    kill_and_check(&cnitool, &SCENARIOS[i], &call, count, &right[i]);
                 }
             });
         }
@@ -79,7 +79,7 @@ fn kill_at_any_call_keeps_network_working() {
 
 type Files = BTreeMap<PathBuf, (u32, String)>;
 
-/// The node as an undisturbed run leaves it.
+/// Returns the node's files after an undisturbed run.
 fn undisturbed(scenario: &Scenario) -> Files {
     let node = node();
     (scenario.before)(&node);
@@ -87,7 +87,7 @@ fn undisturbed(scenario: &Scenario) -> Files {
     comparable(&node)
 }
 
-/// Every call of the run that changes something on the node, with its number among the calls of its name.
+/// Returns every call that changes the node, with its number among the calls of the same name.
 fn kill_points(scenario: &Scenario) -> Vec<(String, usize)> {
     let node = node();
     (scenario.before)(&node);
@@ -100,7 +100,7 @@ fn kill_points(scenario: &Scenario) -> Vec<(String, usize)> {
     );
     let (mut counts, mut points) = (BTreeMap::<String, usize>::new(), Vec::new());
     let text = fs::read_to_string(node.path("trace")).unwrap();
-    // The first line is the installer's; the plugin that it runs has a number of its own.
+    // The first line is the installer's; the plugin it runs has another process ID.
     let pid = text.split(' ').next().unwrap();
     for line in text.lines().filter_map(|l| l.strip_prefix(pid)) {
         let Some((call, arguments)) = line.trim().split_once('(') else {
@@ -120,7 +120,7 @@ fn kill_points(scenario: &Scenario) -> Vec<(String, usize)> {
     points
 }
 
-fn kill_and_look(cnitool: &Path, scenario: &Scenario, call: &str, count: usize, right: &Files) {
+fn kill_and_check(cnitool: &Path, scenario: &Scenario, call: &str, count: usize, right: &Files) {
     let node = node();
     (scenario.before)(&node);
     let what = format!("{}: killed at {call} number {count}", scenario.name);
@@ -141,7 +141,7 @@ fn kill_and_look(cnitool: &Path, scenario: &Scenario, call: &str, count: usize, 
     let left = comparable(&node);
     assert!(
         left == *right,
-        "{what}: one fresh run does not repair it:\n{left:#?}\nwanted\n{right:#?}"
+        "{what}: one more run does not repair it:\n{left:#?}\nwanted\n{right:#?}"
     );
 }
 
@@ -155,14 +155,14 @@ fn traced(node: &Node, scenario: &Scenario, expression: &str) -> Output {
     .expect("strace is installed")
 }
 
-/// True when the network did it, and what it said.
+/// Runs the network for a pod; returns whether it succeeded and its output.
 fn pod(cnitool: &Path, node: &Node, verb: &str) -> (bool, String) {
     loop {
         let output = start_pod(cnitool, node, verb);
         let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
         let said = text.concat();
-        // A process that another thread of this test has just forked holds the plugins that this thread has written open for
-        // writing, until it is the program it was forked for.
+        // A process just forked by another thread may still hold this thread's new plugins open for
+        // writing, until it calls exec.
         if !said.contains("text file busy") {
             return (output.status.success(), said);
         }
@@ -185,7 +185,7 @@ fn start_pod(cnitool: &Path, node: &Node, verb: &str) -> Output {
         .unwrap()
 }
 
-/// Files below the node's root, without what differs from node to node.
+/// Returns the files below the node's root, without values that differ between nodes.
 fn comparable(node: &Node) -> Files {
     let root = node.path("");
     let root = root.to_str().unwrap().trim_end_matches('/');

@@ -1,5 +1,4 @@
-//! Defects that installers of this kind have had, where no other test covers them already. What the kernel is asked to do is
-//! read with strace.
+//! Defects that other installers have had and no other test covers. strace shows the system calls.
 
 use std::{fs, path::PathBuf, process::Command, thread, time::Duration};
 
@@ -10,7 +9,7 @@ use crate::node::{CALICO, Node};
 const CALLS: &str =
     "trace=openat,open,creat,rename,renameat,renameat2,unlink,unlinkat,fsync,fchmod,chmod,ftruncate,truncate";
 
-/// The changing calls of one run, in order, with paths for descriptors, and the node's own part of each path.
+/// Returns the file-changing calls of one run in order, with paths below the node for descriptors.
 fn calls(node: &Node, arguments: &[&str]) -> Vec<String> {
     let trace = node.path("trace");
     let output = straced(&trace, &["-y", "-e", CALLS], &node.command(arguments))
@@ -23,7 +22,7 @@ fn calls(node: &Node, arguments: &[&str]) -> Vec<String> {
     );
     let host = node.path("host").to_str().unwrap().to_owned();
     let text = fs::read_to_string(&trace).unwrap();
-    // The first line is the installer's; the plugin that it runs has a process ID of its own.
+    // The first line is the installer's; the plugin it runs has another process ID.
     let pid = text.split(' ').next().unwrap();
     text.lines()
         .filter_map(|line| line.strip_prefix(pid))
@@ -33,7 +32,7 @@ fn calls(node: &Node, arguments: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Where the first call stands that contains all of these words.
+/// Returns the index of the first call that contains all of these words.
 fn place(calls: &[String], words: &[&str]) -> usize {
     let found = calls.iter().position(|c| words.iter().all(|w| c.contains(w)));
     found.unwrap_or_else(|| panic!("no call with {words:?} in\n{}", calls.join("\n")))
@@ -90,7 +89,7 @@ fn files_are_synced_and_renamed_into_place() {
                     call.contains("O_EXCL") && call.contains(".evergreen-tmp\""),
                     "{call}"
                 );
-                // Secret from the first byte: nothing is opened up before all of it is there.
+                // The mode is widened only after the whole file is written.
                 assert!(call.contains(", 0600)"), "{call}");
             }
             assert!(!calls.iter().any(|c| c.contains("trunc")), "{}", calls.join("\n"));
@@ -205,7 +204,7 @@ fn two_invalid_files_do_not_block_valid_one() {
     );
 }
 
-/// Runs the installer in a mount namespace of its own, in which one of the node's directories is mounted in another way.
+/// Runs the installer in a mount namespace in which one of the node's directories has these mount options.
 fn mounted(node: &Node, dir: &str, how: &str) -> std::process::Output {
     let installer = node.command(&["once"]);
     let directory = node.path(dir);
@@ -236,7 +235,7 @@ fn unwritable_directory_is_named_with_cure() {
     ] {
         assert!(log.contains(words), "no {words:?} in\n{log}");
     }
-    // Credentials are no less welcome; the conflist must not name what is not there.
+    // Credentials are still written; the conflist must not name a missing plugin.
     assert!(node.net("ZZZ-linkerd-cni-kubeconfig").exists(), "{}", node.show());
     assert_eq!(
         fs::read_to_string(node.net("10-calico.conflist")).unwrap(),
@@ -285,11 +284,11 @@ fn lasting_problem_is_logged_once_with_path() {
     ] {
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{log}");
-        // The last line gives the reasons of the exit code, and repeats them.
+        // The last line repeats the reasons for the exit code.
         let said = log.lines().filter(|l| !l.contains("msg=failed"));
         let (mut troubles, all) = (Vec::new(), said.filter(|l| l.contains("operation failed")));
         for line in all {
-            // As one who reads it sees them: without paths and errors, which may differ.
+            // Compared without paths and errors, which may differ.
             let (_, words) = line.split_once(" msg=").unwrap();
             let words = words.split(": ").take(2).collect::<Vec<_>>().join(": ");
             assert!(!line.contains("recovered"), "{line}\nin\n{log}");

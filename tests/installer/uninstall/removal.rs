@@ -1,4 +1,4 @@
-//! Going away.
+//! `evergreen-install uninstall`, and SIGTERM with removal configured.
 
 use std::{fs, thread, time::Duration};
 
@@ -27,7 +27,7 @@ fn sigterm_during_start_leaves_clean_node() {
         let installer = node.start();
         thread::sleep(delay);
         let (status, log) = installer.end();
-        // Before its first instruction the signal's default still holds: nothing was touched then.
+        // Before the first instruction the signal's default action applies, and nothing has changed.
         assert!(status.success() || log.is_empty(), "{status} {log}");
         assert_eq!(node.snapshot(), before, "after {delay:?}: {log}\n{}", node.show());
     }
@@ -165,7 +165,7 @@ fn unreadable_network_keeps_plugin() {
     node.succeed(&["once"]);
     let path = node.net("10-calico.conflist");
     let whole = fs::read(&path).unwrap();
-    // Longer than is read; a runtime would load it.
+    // Longer than the installer reads, but a runtime would load it.
     fs::write(&path, [&whole[..], &vec![b' '; 33 << 20]].concat()).unwrap();
     settle(&path);
     node.fail(&["uninstall"], &["10-calico.conflist"]);

@@ -1,4 +1,4 @@
-//! SIGTERM: when the installation ends on this node, and when only this installer does.
+//! SIGTERM: the end of the installation on this node, or of this installer only.
 
 use std::{fs, thread, time::Duration};
 
@@ -85,7 +85,7 @@ fn unreachable_api_server_leaves_variable_to_decide() {
 
 #[test]
 fn unknown_daemonset_is_reported_with_cause() {
-    // Neither a namespace beside the token nor a token that says one.
+    // No namespace file beside the token, and none in the token.
     let mut cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
     cluster
         .api
@@ -100,7 +100,7 @@ fn unknown_daemonset_is_reported_with_cause() {
         log.contains("msg=shutdown action=keep evidence=\"the namespace of this pod"),
         "{log}"
     );
-    // The same, and nobody to ask: that is the reason then.
+    // The same without an API server, which is then the reason.
     cluster.api.pause();
     fs::write(cluster.node.net("10-calico.conflist"), CALICO).unwrap();
     let (status, log) = cluster.node.start_and_wait_for("10-calico.conflist").end();
@@ -114,7 +114,7 @@ fn unknown_daemonset_is_reported_with_cause() {
     );
 }
 
-/// Waits until the installer knows what an uninstallation would take from it: it asks for its DaemonSet and its pod.
+/// Waits until the installer knows its permissions: it has requested its DaemonSet and its pod.
 pub fn wait_until_it_knows(cluster: &Cluster) {
     cluster.api.wait_for(Duration::from_secs(10), |seen| {
         seen.iter().any(|s| s.path == POD && s.method == "GET")
@@ -143,7 +143,7 @@ fn linkerd_chart_restored_permissions_keep_everything() {
     cluster.api.forbid("get", "daemonsets");
     let mut installer = cluster.start();
     wait_until_it_knows(&cluster);
-    // As an API server that has just started: 403 until it has read its roles.
+    // A newly started API server answers 403 until it has loaded its roles.
     cluster.api.forbid("get", "pods");
     cluster.api.clear_requests();
     installer.signal("-TERM");
@@ -168,7 +168,7 @@ fn losing_the_only_permission_means_removal() {
     cluster.api.forbid("get", "daemonsets");
     let (status, log) = installer.end();
     assert!(status.success() && removed(&cluster.node), "{log}");
-    // A chart that takes this right alone, while pods may be read, takes no installation away.
+    // A chart that only loses this permission, while it may read pods, is not uninstalled.
     let cluster = Cluster::new();
     let installer = cluster.start();
     wait_until_it_knows(&cluster);
@@ -182,7 +182,7 @@ fn missing_daemonset_means_removal_and_warns_early() {
     let cluster = Cluster::new();
     cluster.api.remove(DAEMONSET);
     let mut installer = cluster.start();
-    installer.until(&cluster.node, "it says so", || {
+    installer.until(&cluster.node, "the log reports it", || {
         cluster
             .node
             .logs_contain("msg=\"daemonset not found, so shutdown removes everything\" name=linkerd-cni")
@@ -199,7 +199,7 @@ fn silent_api_server_is_asked_again() {
     cluster.api.remove(DAEMONSET);
     cluster.api.pause();
     installer.signal("-TERM");
-    installer.until(&cluster.node, "it has asked", || {
+    installer.until(&cluster.node, "the installer has asked", || {
         cluster.node.logs_contain("msg=\"shutdown decision delayed\"")
     });
     cluster.api.resume();
@@ -234,7 +234,7 @@ fn permissions_granted_late_are_missed_at_shutdown() {
         cluster.api.forbid("get", "daemonsets");
         cluster.api.forbid("get", "pods");
     };
-    // As when the roles of a folder of manifests are applied after the DaemonSet.
+    // As when manifests apply the roles after the DaemonSet.
     forbid();
     let installer = cluster.start();
     wait_until_it_knows(&cluster);
@@ -245,7 +245,7 @@ fn permissions_granted_late_are_missed_at_shutdown() {
         seen.iter()
             .any(|s| s.path == POD && s.method == "GET" && s.status == 200)
     });
-    // Nothing tells when it has taken note of the answer.
+    // No event tells when the installer has processed the response.
     thread::sleep(Duration::from_secs(1));
     forbid();
     let (status, log) = installer.end();

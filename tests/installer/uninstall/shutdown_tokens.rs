@@ -1,4 +1,4 @@
-//! SIGTERM when the pod's own token is no longer known: deleted by force, or uninstalled?
+//! SIGTERM when the API server no longer accepts the pod's token: a forced deletion or an uninstall.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::{
     uninstall::shutdown::{kept, removed, wait_until_it_knows},
 };
 
-/// An installer whose plugin has a token of its own.
+/// Starts an installer that has minted a token for the plugin.
 fn minted() -> (Cluster, Installer) {
     let cluster = Cluster::new();
     let mut installer = cluster.start();
-    installer.until(&cluster.node, "a token bound to the node is there", || {
+    installer.until(&cluster.node, "a node-bound token is on the node", || {
         cluster.has_node_token()
     });
     wait_until_it_knows(&cluster);
@@ -42,7 +42,7 @@ fn deleted_plugin_account_means_removal() {
 
 #[test]
 fn cached_token_does_not_hide_uninstall() {
-    // As a kube-apiserver, which takes a token for ten seconds after it was last looked at: the rights are gone already.
+    // kube-apiserver caches a valid token for ten seconds; the permissions are already gone.
     let (cluster, installer) = minted();
     cluster.api.remove(POD);
     cluster.api.forbid("get", "pods");
@@ -50,7 +50,7 @@ fn cached_token_does_not_hide_uninstall() {
     assert!(status.success() && removed(&cluster.node), "{log}");
 }
 
-/// As under Linkerd's chart: the plugin has a copy of the pod's token, and nobody may ask for the DaemonSet.
+/// Starts an installer as under Linkerd's chart: a copied token, and no permission to get the DaemonSet.
 fn copied() -> (Cluster, Installer) {
     let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
     cluster.api.forbid("get", "daemonsets");
@@ -65,11 +65,11 @@ fn copied_token_of_dead_pod_awaits_successor() {
     cluster.api.remove(POD);
     cluster.api.clear_requests();
     installer.signal("-TERM");
-    // Longer than rights must be gone.
+    // Longer than permissions must be missing.
     cluster.api.wait_for(Duration::from_secs(10), |seen| {
         seen.iter().filter(|s| s.path == POD && s.status == 401).count() > 9
     });
-    // The DaemonSet's next pod, with a token of its own.
+    // The DaemonSet's next pod has its own token.
     let name = "linkerd-cni-fghij";
     cluster.api.put_pod(
         "linkerd-cni",
@@ -91,7 +91,9 @@ fn copied_token_of_dead_pod_awaits_successor() {
     let file = cluster.node.path("second/token");
     cluster = cluster.with("KUBE_TOKEN_FILE", file.to_str().unwrap());
     let mut second = cluster.node.start();
-    second.until(&cluster.node, "it has taken over", || cluster.token() == token);
+    second.until(&cluster.node, "the second installer has taken over", || {
+        cluster.token() == token
+    });
     let (status, log) = installer.ended();
     assert!(status.success() && kept(&cluster.node), "{log}");
 }

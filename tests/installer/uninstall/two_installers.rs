@@ -1,4 +1,4 @@
-//! Two installers on one node: which of them acts, and what a record of neither may do.
+//! Two installers on one node: which of them acts, and records that belong to neither.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn older_installer_yields_to_newer_one() {
         cluster.node.show()
     );
     assert!(log.contains("another installer works on this node"), "{log}");
-    // Removal by the newer one is the last word.
+    // The newer installer's removal is final.
     let (status, log) = new.end();
     assert!(
         status.success() && removed(&cluster.node),
@@ -31,12 +31,12 @@ fn older_installer_yields_to_newer_one() {
 
 #[test]
 fn two_simultaneous_shutdowns_leave_clean_node() {
-    // As an uninstallation in the middle of an update; in each order, and neither waits for the other.
+    // An uninstall during an update, in each order; neither waits for the other.
     for newest_first in [true, false] {
         let cluster = Cluster::new();
         let mut old = cluster.start();
         let mut new = cluster.start();
-        old.until(&cluster.node, "the old one knows", || {
+        old.until(&cluster.node, "the old installer yields", || {
             cluster.node.logs_contain("a newer installer has taken over")
         });
         cluster.api.remove(crate::cluster::DAEMONSET);
@@ -63,13 +63,13 @@ fn older_installer_resumes_when_newer_dies() {
     let cluster = Cluster::new().with("EVERGREEN_TOKEN_SOURCE", "copy");
     let mut old = cluster.start();
     let mut new = cluster.start();
-    old.until(&cluster.node, "the old one knows", || {
+    old.until(&cluster.node, "the old installer yields", || {
         cluster.node.logs_contain("a newer installer has taken over")
     });
     new.signal("-KILL");
     new.ended();
     fs::write(cluster.node.net("10-calico.conflist"), CALICO).unwrap();
-    old.until(&cluster.node, "the old one heals", || {
+    old.until(&cluster.node, "the old installer restores the entry", || {
         cluster.node.has_entry("10-calico.conflist")
     });
     let (_, log) = old.end();
@@ -82,7 +82,7 @@ fn later_start_wins_also_for_downgrades() {
         .with_network("10-calico.conflist", CALICO)
         .with("EVERGREEN_ON_TERM", "remove");
     let mut first = node.start_and_wait_for("10-calico.conflist");
-    // Another version of the image: other bytes of the plugin.
+    // Another image version has another plugin binary.
     let other = b"#!/bin/sh\n# older\necho '{\"supportedVersions\":[\"1.0.0\"]}'\n";
     let downgrade = node.with("CONTAINER_CNI_BIN_DIR", "");
     fs::create_dir_all(downgrade.path("older")).unwrap();
@@ -95,14 +95,14 @@ fn later_start_wins_also_for_downgrades() {
     let older = downgrade.path("older").to_str().unwrap().to_owned();
     let node = downgrade.with("CONTAINER_CNI_BIN_DIR", &older);
     let mut second = node.start();
-    second.until(&node, "the older plugin is there", || {
+    second.until(&node, "the older plugin is installed", || {
         fs::read(node.bin("linkerd-cni")).unwrap() == other
     });
-    first.until(&node, "the first one knows", || {
+    first.until(&node, "the first installer yields", || {
         node.logs_contain("a newer installer has taken over")
     });
     fs::remove_file(node.bin("linkerd-cni")).unwrap();
-    second.until(&node, "the older plugin is back", || {
+    second.until(&node, "the older plugin is restored", || {
         fs::read(node.bin("linkerd-cni")).is_ok_and(|b| b == other)
     });
     let (status, log) = first.end();
@@ -133,17 +133,17 @@ fn unbeatable_record_is_reported_and_ignored() {
     let forged = names.each_ref().map(|name| fs::File::create(name).unwrap());
     forged.iter().for_each(|record| record.lock().unwrap());
     let mut installer = node.start_and_wait_for("10-calico.conflist");
-    installer.until(&node, "it says so", || {
+    installer.until(&node, "the log reports it", || {
         node.logs_contain("owner-18446744073709551615")
     });
     assert!(node.logs_contain("remove it"), "{}", installer.log());
-    // Their holders are gone: nothing of it stays.
+    // The records' owners are gone, so the records are removed.
     drop(forged);
     fs::write(node.net("10-calico.conflist"), CALICO).unwrap();
-    installer.until(&node, "our entry is back", || {
+    installer.until(&node, "the entry is restored", || {
         node.has_entry("10-calico.conflist")
     });
-    installer.until(&node, "the trouble is over", || {
+    installer.until(&node, "the problem is resolved", || {
         node.logs_contain("msg=\"operation recovered\" operation=record")
     });
     let (status, log) = installer.end();

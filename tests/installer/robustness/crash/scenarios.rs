@@ -1,4 +1,4 @@
-//! Ways through the installer's life: what the node is like where each begins, and the command that is cut short.
+//! Scenarios of the crash test: the node at the start, and the command that is killed.
 
 use std::{
     fs,
@@ -8,11 +8,11 @@ use std::{
 
 use crate::node::{CALICO, Node, settle};
 
-/// What a neighbour's plugin says to every verb: a result for ADD, nothing worth reading else.
+/// A neighbour's plugin: returns a result for ADD and nothing else.
 const NEIGHBOUR: &str = "#!/bin/sh\ncat >/dev/null\n\
     [ \"$CNI_COMMAND\" = ADD ] && echo '{\"cniVersion\":\"0.3.1\",\"interfaces\":[],\"ips\":[]}'\nexit 0\n";
 
-/// What stands for our plugin: it does for ADD what ours must do before anything else, and fails if it cannot. Small, since
+/// A replacement for our plugin. For ADD it reads what ours must read first, and fails if it cannot. Small, because
 /// it is copied a thousand times.
 const PLUGIN: &str = r#"#!/bin/sh
 if [ "$CNI_COMMAND" = VERSION ]; then
@@ -32,13 +32,13 @@ echo '{"cniVersion":"0.3.1","interfaces":[],"ips":[]}'
 
 const SINGLE: &str = r#"{"cniVersion":"0.3.1","name":"k8s-pod-network","type":"calico"}"#;
 
-/// A way through the installer's life.
+/// One command on one kind of node.
 pub struct Scenario {
     pub name: &'static str,
-    /// Brings a fresh node to where it begins.
+    /// Prepares a new node.
     pub before: fn(&Node),
     pub command: &'static str,
-    /// The network works where it begins, so it must work wherever it is cut short.
+    /// The network works before the command, so it must work after any kill.
     pub works: bool,
 }
 
@@ -56,14 +56,14 @@ pub const SCENARIOS: [Scenario; 12] = [
         works: true,
     },
     Scenario {
-        name: "heal",
+        name: "restore",
         before: damaged,
         command: "once",
         works: true,
     },
     Scenario {
-        name: "heal a spoilt list of ours",
-        before: spoilt,
+        name: "restore a damaged list of ours",
+        before: damaged_list,
         command: "once",
         works: false,
     },
@@ -83,7 +83,7 @@ pub const SCENARIOS: [Scenario; 12] = [
         works: true,
     },
     Scenario {
-        name: "removal that brings a single plugin back",
+        name: "removal that restores a single plugin",
         before: |node| {
             network(node, "10-calico.conf", SINGLE);
             node.succeed(&["once"]);
@@ -92,19 +92,19 @@ pub const SCENARIOS: [Scenario; 12] = [
         works: true,
     },
     Scenario {
-        name: "removal of a spoilt list of ours",
-        before: spoilt,
+        name: "removal of a damaged list of ours",
+        before: damaged_list,
         command: "uninstall",
         works: false,
     },
     Scenario {
-        name: "install over a link",
+        name: "install over a symlink",
         before: |node| link(node, "10-calico.conflist", CALICO),
         command: "once",
         works: true,
     },
     Scenario {
-        name: "follow what has changed behind a link",
+        name: "follow a changed symlink target",
         before: |node| {
             link(node, "10-calico.conflist", CALICO);
             node.succeed(&["once"]);
@@ -114,7 +114,7 @@ pub const SCENARIOS: [Scenario; 12] = [
         works: true,
     },
     Scenario {
-        name: "removal that puts a link back",
+        name: "removal that restores a symlink",
         before: |node| {
             link(node, "10-calico.conflist", CALICO);
             node.succeed(&["once"]);
@@ -123,7 +123,7 @@ pub const SCENARIOS: [Scenario; 12] = [
         works: true,
     },
     Scenario {
-        name: "removal that puts a link to a single plugin back",
+        name: "removal that restores a single plugin's symlink",
         before: |node| {
             link(node, "10-calico.conf", SINGLE);
             node.succeed(&["once"]);
@@ -137,7 +137,7 @@ fn network(node: &Node, name: &str, content: &str) {
     fs::write(node.net(name), content).unwrap();
 }
 
-/// A network of the node's image: the file is elsewhere.
+/// Adds a network that is a symlink to a file of the node's image.
 fn link(node: &Node, name: &str, content: &str) {
     let file = node.path("image-cni");
     fs::write(&file, content).unwrap();
@@ -157,7 +157,7 @@ fn damaged(node: &Node) {
     .unwrap();
 }
 
-fn spoilt(node: &Node) {
+fn damaged_list(node: &Node) {
     network(node, "10-calico.conf", SINGLE);
     node.succeed(&["once"]);
     fs::write(node.net("10-calico.conflist"), "").unwrap();
@@ -184,7 +184,7 @@ fn older(node: &Node) {
     ]);
 }
 
-/// A node whose directories are where the plugin looks for them: the paths in the files are true.
+/// Returns a node whose files contain paths that are valid on this machine.
 pub fn node() -> Node {
     let node = Node::new().at_its_own_paths();
     executable(&node.path("image/evergreen-cni"), PLUGIN);
