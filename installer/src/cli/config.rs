@@ -53,8 +53,8 @@ pub struct Config {
     pub wait: Duration,
     /// What happens on SIGTERM.
     pub on_term: OnTerm,
-    /// What happens on SIGTERM if the API server gives too little evidence: `Remove` or `Keep`.
-    pub on_term_unsure: OnTerm,
+    /// SIGTERM removes everything if the API server gives too little evidence.
+    pub remove_if_unsure: bool,
     /// The name of this pod's DaemonSet.
     pub daemonset: String,
     /// The port for probes and metrics; none to serve nothing.
@@ -195,7 +195,7 @@ impl Config {
             },
             wait: parse::seconds(settings, "EVERGREEN_WAIT_SECONDS")?,
             on_term: OnTerm::from_text(settings.value("EVERGREEN_ON_TERM"))?,
-            on_term_unsure: parse::unsure(settings.value("EVERGREEN_ON_TERM_UNSURE"))?,
+            remove_if_unsure: parse::remove_if_unsure(settings.value("EVERGREEN_ON_TERM_UNSURE"))?,
             daemonset: settings.value("EVERGREEN_DAEMONSET").to_owned(),
             token_source: TokenSource::from_text(settings.value("EVERGREEN_TOKEN_SOURCE"))?,
             account: parse::account(settings.value("EVERGREEN_SERVICE_ACCOUNT"))?,

@@ -60,7 +60,7 @@ impl Decision {
     fn new(config: &Config, action: Action, evidence: String) -> Self {
         let unsure = action == Action::Unsure;
         Self {
-            remove: action == Action::Remove || unsure && config.on_term_unsure == OnTerm::Remove,
+            remove: action == Action::Remove || unsure && config.remove_if_unsure,
             evidence: if unsure {
                 format!("{evidence}; EVERGREEN_ON_TERM_UNSURE decides")
             } else {

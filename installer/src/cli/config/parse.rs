@@ -4,7 +4,6 @@ use std::{fs, net::IpAddr, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail};
 
-use super::OnTerm;
 use crate::cli::settings::RawSettings;
 
 /// Parses `true` or `false`.
@@ -64,11 +63,12 @@ pub fn seconds(settings: &RawSettings, variable: &str) -> Result<Duration> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// Parses `EVERGREEN_ON_TERM_UNSURE`, which decides where `auto` cannot.
-pub fn unsure(text: &str) -> Result<OnTerm> {
-    match OnTerm::from_text(text) {
-        Ok(OnTerm::Auto) | Err(_) => bail!("EVERGREEN_ON_TERM_UNSURE is {text:?}: write `keep` or `remove`"),
-        sure => sure,
+/// Parses `EVERGREEN_ON_TERM_UNSURE`: true to remove.
+pub fn remove_if_unsure(text: &str) -> Result<bool> {
+    match text {
+        "keep" => Ok(false),
+        "remove" => Ok(true),
+        other => bail!("EVERGREEN_ON_TERM_UNSURE is {other:?}: write `keep` or `remove`"),
     }
 }
 
